@@ -1,4 +1,4 @@
-"""Start a stage in every process that accelerate's configuration or the visible devices ask for.
+"""Start a stage in as many processes as accelerate's configuration or the visible devices require.
 
 Usage: ``python stages/launch.py SCRIPT [ARGUMENT...]``. Several processes are started by
 ``accelerate launch``, without its warning about default values, which are intended. A single

@@ -46,8 +46,8 @@ def run_script() -> None:
 
 
 def name_user() -> None:
-    """Name a user without an entry in ``/etc/passwd``, as in a container, whose name DVC asks
-    for."""
+    """Set a user name, which DVC needs, if the user has no entry in ``/etc/passwd``, for example in
+    a container."""
     try:
         getpass.getuser()
     except (KeyError, OSError):

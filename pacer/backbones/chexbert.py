@@ -1,10 +1,9 @@
-"""CheXbert, the labeller for clinical efficacy (Smit et al. 2020), loaded from its original
-checkpoint: BERT, the last state of ``[CLS]``, and one linear head per observation. And the labels
-of the references.
+"""CheXbert, the labeller for clinical efficacy (Smit et al. 2020), and the references' labels.
 
-These depend on no model, so they are computed once. A file of labels records its labeller and the
-texts. Labels of other texts or from another labeller are refused, so both sides of a score are
-always labelled in the same way.
+The labeller is loaded from its original checkpoint: BERT, the last state of ``[CLS]``, and one
+linear head per observation. The labels of the references do not depend on any model, so they are
+computed once. A file of labels records its labeller and the texts. Labels of other texts or from
+another labeller are refused, so both sides of a score are always labelled in the same way.
 """
 
 from __future__ import annotations
@@ -136,8 +135,8 @@ class CheXbert:
         return labels[[position[text] for text in texts]]
 
     def columns(self, cases: pl.DataFrame, sides: Sequence[str]) -> list[pl.Series]:
-        """Return labels of columns of texts (null: no text) as ``{side}_labels``, of a control
-        ``{control}_labels``."""
+        """Return the labels of columns of texts (null: no text), named ``{side}_labels``, or
+        ``{control}_labels`` for the texts of a control."""
         texts = pl.concat([cases[side] for side in sides]).drop_nulls().to_list()
         labels = dict(zip(texts, self(texts).tolist(), strict=True))
         return [
@@ -155,7 +154,7 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
     buffer."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    # damaged or hostile files raise anything, and messages may advise trusting them
+    # a damaged or hostile file can raise any error, and torch's message may advise trusting it
     except Exception as error:
         raise BackboneError(
             f"{path} cannot be read as weights ({type(error).__name__}); download it again"

@@ -1,5 +1,5 @@
-"""External models: found on this machine, pointed to, and checked before any other stage runs;
-nothing is copied.
+"""External models on this machine. They are found and checked before any other stage runs, and only
+a pointer is written; nothing is copied.
 
 Provider ``hub``: a snapshot in the local Hugging Face cache, by id and revision, never downloaded
 here. Provider ``local``: any directory in Hugging Face format.
@@ -47,7 +47,7 @@ _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 def locate(backbone: Backbone, role: str) -> Path | None:
     """Return the full path of a configured model's weights; None for a stand-in, which is bundled
     or made here. Raises a BackboneError if the stage `backbones` cannot use the model; the message
-    says how to get it.
+    has the remedy.
 
     Args:
         role: vision, language, text or chexbert, which determines the required files.
@@ -136,9 +136,8 @@ _BEYOND = 1.01
 
 
 def check_model(role: str, directory: Path) -> None:
-    """Refuse a model that cannot take its role, without reading weights but for their headers.
-    Raises a BackboneError if it cannot take the role; the message names its family and the
-    requirement."""
+    """Check that a model can take its role. Of weights, only the headers are read. Raises a
+    BackboneError if it cannot; the message names its family and the requirement."""
     shapes: dict[str, tuple[int, ...]] = {}
     if role == "vision":
         vision_config(directory)
@@ -160,8 +159,8 @@ def check_model(role: str, directory: Path) -> None:
 
 
 def check_settings(params: Params, role: str, directory: Path | None) -> None:
-    """Refuse settings that do not fit a usable model (:func:`check_model`). Raises a ConfigError if
-    they do not fit; the message names the key and what would fit.
+    """Check that the settings fit a usable model (:func:`check_model`). Raises a ConfigError if
+    they do not; the message names the key and a value that fits.
 
     Args:
         directory: None for a stand-in, which need not exist yet; it differs from the bundled
@@ -227,9 +226,9 @@ _LARGEST_HEADER = 100_000_000
 
 
 def check_weights(directory: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse weights that would load wrongly, or only after long work. Raises a BackboneError for
-    an adapter beside the weights, quantised weights, pointers in place of files, damaged files, a
-    tensor in two shards, or shapes that do not fit; the message says what to do.
+    """Refuse weights that would load incorrectly, or fail only after hours of work. Raises a
+    BackboneError for an adapter beside the weights, quantised weights, Git LFS pointers in place of
+    files, damaged files, a tensor in two shards, or wrong shapes; the message has the remedy.
 
     Args:
         expected: the shapes that the model's configuration asks for; tensors of other names are not

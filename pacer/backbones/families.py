@@ -119,7 +119,7 @@ def load_text(directory: Path) -> tuple[Any, Any]:
 
 def check_language(directory: Path) -> dict[str, tuple[int, ...]]:
     """Refuse a language model that training or decoding cannot use, without reading weights; return
-    the shapes of the weights that its configuration asks for. Raises a BackboneError if it is not a
+    the shapes of the weights according to its configuration. Raises a BackboneError if it is not a
     causal language model, or not built like Llama; the message names the difference."""
     config = read_config(directory)
     try:
@@ -139,9 +139,9 @@ def check_language(directory: Path) -> dict[str, tuple[int, ...]]:
 
 def lora_targets(language: Any, targets: list[str] | None) -> list[str]:
     """Return the linear layers that get LoRA: ``targets``, or PEFT's defaults for the model. Raises
-    a ConfigError if a target is no linear layer of the model's blocks, or PEFT has no defaults for
-    the model. The loss reads the head's weight without calling the head, so LoRA beside it would
-    stay zero.
+    a ConfigError if a target is not a linear layer of the model's blocks, or PEFT has no defaults
+    for the model. The head is refused, because the loss reads its weight without calling it, so its
+    LoRA would stay zero.
 
     Args:
         language: a causal language model, possibly on the meta device.
@@ -171,14 +171,14 @@ def lora_targets(language: Any, targets: list[str] | None) -> list[str]:
 
 
 def check_lora_targets(directory: Path, targets: list[str] | None) -> None:
-    """Refuse targets that :func:`lora_targets` refuses, without reading weights."""
+    """Raise the errors of :func:`lora_targets`, without reading weights."""
     with torch.device("meta"):
         lora_targets(AutoModelForCausalLM.from_config(read_config(directory)), targets)
 
 
 def _unlike_llama(model: Any) -> str | None:
-    """Return why a causal language model cannot be used, and what is needed instead; None if it
-    can."""
+    """Return the reason why a causal language model cannot be used, with the requirement; None if
+    it can be used."""
     config = model.config
     layers = getattr(getattr(model, "model", None), "layers", ())
     usable = [hasattr(layer, "self_attn") and hasattr(layer, "mlp") for layer in layers]

@@ -79,8 +79,8 @@ def make_standins(
             picklable.
 
     Raises:
-        DataError: there is no train record. BackboneError: the first error of a training; the
-            others are stopped.
+        DataError: there is no train record.
+        BackboneError: a training failed; the others are stopped.
     """
     missing = [role for role in MODELS if not (out / role / PROVENANCE).exists()]  # written last
     wanted = [role for role in missing if getattr(config, role).provider == "standin"]

@@ -1,7 +1,8 @@
-"""METEOR 1.5: one run of its jar on two files of texts, beside other work and with a time limit.
+"""METEOR 1.5: its jar runs once on two files of texts, in parallel with other work and with a time
+limit.
 
-It writes counts for each pair, from which :mod:`pacer.metrics.nlg` computes scores of pairs and of
-a corpus.
+METEOR writes counts for each pair, from which :mod:`pacer.metrics.nlg` computes scores of pairs and
+of a corpus.
 """
 
 import os
@@ -49,9 +50,9 @@ def meteor_run(
     hypotheses: Sequence[str],
     java: str | Path = JAVA,
 ) -> Generator[Callable[[], np.ndarray]]:
-    """Run METEOR beside the block, and yield a function that waits for its counts for each pair,
-    ``[n, 23]``. The program is killed at its time limit and at the end of the block. The function
-    raises a :class:`MeteorError`, also if the program could not be started."""
+    """Run METEOR in parallel with the block, and yield a function that waits for its counts for
+    each pair, ``[n, 23]``. The program is killed at its time limit and at the end of the block. The
+    function raises a :class:`MeteorError` if METEOR failed or could not be started."""
     limit = STARTUP_SECONDS + SECONDS_PER_PAIR * len(references)
     jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
     with tempfile.TemporaryDirectory() as name:

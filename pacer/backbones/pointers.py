@@ -98,7 +98,7 @@ def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
         return kind.from_pretrained(
             directory, local_files_only=True, trust_remote_code=False, **options
         )
-    # bad files can raise anything, and messages may advise trusting remote code
+    # a bad file can raise any error, and transformers' message may advise trusting remote code
     except Exception as error:
         raise BackboneError(
             f"the files in {directory} cannot be read as {kind.__name__} ({type(error).__name__}); "
@@ -107,10 +107,11 @@ def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
 
 
 def read_pieces(kind: Any, directory: str | Path) -> Any:
-    """Load a tokenizer of a transformers class with :func:`from_files`. The names of special tokens
-    in a text, such as ``</s>`` or ``[SEP]`` in an indication, are ordinary pieces to it: only the
-    software itself adds special tokens. Names such as ``<tool_call>`` are, too, which a model's
-    vocabulary marks as not special. Raises a BackboneError as :func:`from_files` does."""
+    """Load a tokenizer of a transformers class with :func:`from_files`. It tokenizes the names of
+    special tokens in a text, such as ``</s>`` or ``[SEP]`` in an indication, as ordinary text: only
+    the software itself adds special tokens. The same holds for names such as ``<tool_call>``, which
+    a model's vocabulary does not mark as special. Raises a BackboneError as :func:`from_files`
+    does."""
     tokenizer = from_files(kind, directory, split_special_tokens=True)
     added = [
         token.content for token in tokenizer.added_tokens_decoder.values() if not token.special
@@ -125,16 +126,17 @@ def read_pieces(kind: Any, directory: str | Path) -> Any:
 def load_frozen(
     kind: Any, directory: str | Path, unused: tuple[str, ...] = (), **options: Any
 ) -> Any:
-    """Load a model with :func:`from_files`, without transformers' progress bar and report on
-    weights. Raises a BackboneError as :func:`from_files` does, or if a weight is missing, which
-    transformers would initialise randomly.
+    """Load a model with :func:`from_files`, without transformers' progress bar and list of weights.
+    Raises a BackboneError as :func:`from_files` does, or if a weight is missing: transformers would
+    initialise it randomly.
 
     Args:
         unused: name prefixes of weights that may be missing, because they are not used.
     """
     from transformers.utils import logging
 
-    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    shown = logging.is_progress_bar_enabled()
+    verbosity = logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:

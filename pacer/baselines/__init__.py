@@ -1,1 +1,1 @@
-"""The baselines SimMLM and RAGPT, with the same interfaces of training and decoding as PACER."""
+"""The baselines SimMLM and RAGPT, with the same interfaces for training and decoding as PACER."""

@@ -35,10 +35,12 @@ class Adapted(Pacer):
     """A trained model (LoRA merged) whose parameters are all frozen except those of ``added``.
 
     Args:
-        parent: shares its modules with this one. settings: of the baseline.
+        parent: shares its modules with this one.
+        settings: of the baseline.
 
     Attributes:
-        name: of the baseline. settings_type: the type of its settings.
+        name: of the baseline.
+        settings_type: the type of its settings.
     """
 
     name: ClassVar[str]
@@ -77,8 +79,9 @@ def train_adapted(
     ``settings``, not ``params``.
 
     Args:
-        make_examples: called like :class:`~pacer.training.examples.Examples`. made_with: hash of
-            RAGPT's bank. columns: other values of the phase.
+        make_examples: called like :class:`~pacer.training.examples.Examples`.
+        made_with: hash of RAGPT's bank.
+        columns: other values of the phase.
     """
     assert inputs.start is not None
     start = inputs.start

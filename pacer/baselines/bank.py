@@ -1,5 +1,5 @@
-"""RAGPT's retrieval bank: the compressed sources of complete train studies, and every image's
-neighbours in it.
+"""RAGPT's retrieval bank: the compressed sources of complete train examinations, and the neighbours
+of every image in it.
 
     entries.parquet       one row per entry: record_id, study_id, subject_id
     sources/              compressed sources [3, Q, d_v] of the entries, in files that are mapped
@@ -103,8 +103,8 @@ def build_bank(
     :func:`bank_entries` and :func:`nearest` do.
 
     Args:
-        precision: ``train.precision``. records: of all splits; each of their frontal images gets
-            its neighbours.
+        precision: ``train.precision``.
+        records: of all splits; each of their frontal images gets its neighbours.
     """
     entries = bank_entries(records)
     images = records.select("frontal", "subject_id").unique(maintain_order=True)
@@ -165,8 +165,8 @@ def _in_batches(
 
 
 class Retrieval:
-    """A bank that :func:`build_bank` wrote, which gives the neighbours of a frontal image;
-    ``hash``: of its inputs."""
+    """Reads the neighbours of frontal images from a bank that :func:`build_bank` wrote. ``hash``:
+    of the bank's inputs."""
 
     def __init__(self, directory: Path):
         self.hash = hash_file(directory / _ABOUT)

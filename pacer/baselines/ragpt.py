@@ -37,7 +37,8 @@ SOURCES = 3
 
 @dataclass(kw_only=True)
 class RetrievedBatch(Batch):
-    """A batch with the compressed sources of each sample's k nearest complete train studies."""
+    """A batch with the compressed sources of each sample's k nearest complete train
+    examinations."""
 
     #: [B, k, 3, Q, d_v], the nearest first.
     neighbours: Tensor
@@ -58,7 +59,9 @@ class MissingGenerator(nn.Module):
     normal distribution.
 
     Args:
-        num_tokens: Q. width: d_v. dropout: of F'.
+        num_tokens: Q.
+        width: d_v.
+        dropout: of F'.
     """
 
     def __init__(self, num_tokens: int, width: int, dropout: float):

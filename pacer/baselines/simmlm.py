@@ -184,7 +184,9 @@ class ResidualExperts(nn.Module):
     nothing is added.
 
     Args:
-        d_model: d. rank: r. d_gate: hidden width of the gate.
+        d_model: d.
+        rank: r.
+        d_gate: hidden width of the gate.
     """
 
     def __init__(self, d_model: int, *, rank: int, d_gate: int):

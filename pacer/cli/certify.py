@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pacer.cli import terminal
-from pacer.cli.terminal import print_table, say
+from pacer.cli.terminal import echo, print_table
 from pacer.core.errors import DataError
 from pacer.core.io import write_text
 
@@ -47,7 +47,7 @@ def make(
         given = reports_of(references, REFERENCE_COLUMNS, id_column, reference_text)
         texts = make_cards(of_reports(given.rows, seed, limit))
     write_text(out / FILE, texts.write_csv())
-    say(
+    echo(
         f"{len(texts):,} texts written to {out / FILE}; next: `pacer certify score {out} TABLE`, "
         "where TABLE has id and score of each, or --metric module:function"
     )
@@ -103,5 +103,5 @@ def score(
     else:
         for table in printed:
             print_table(table)
-            say()
-        say(f"{NOTES}\nwritten to {out}")
+            echo()
+        echo(f"{NOTES}\nwritten to {out}")

@@ -23,7 +23,7 @@ from pacer.cli.models import decode, export, generate, import_llm_rg4, serve
 from pacer.cli.reporting import audit
 from pacer.cli.scoring import compare, findings, label, score, score_run, show
 from pacer.cli.studies import probe, study
-from pacer.cli.terminal import PARAMS, ParamsFile, console, say
+from pacer.cli.terminal import PARAMS, ParamsFile, console, echo
 from pacer.config import Backbone, Params
 from pacer.config.outputs import check_folders
 from pacer.config.params import CONFIGS, load_profile, names_in, profile_text
@@ -60,9 +60,11 @@ app.add_typer(study, name="study")
 
 
 class Finding(NamedTuple):
-    """The result of one check. ``missing`` stops a run; ``note`` does not."""
+    """The result of a check."""
 
+    #: What was checked.
     what: str
+    #: ``missing`` stops a run; ``note`` does not.
     state: Literal["ok", "note", "missing"]
     detail: str
 
@@ -81,12 +83,11 @@ def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
             _look("Outputs", lambda: check_folders(Path()) or "in the repository"),
         ],
     )
-    corpus, settings = _corpus(params), configparser.ConfigParser(interpolation=None)
+    corpus = _corpus(params)
+    settings = configparser.ConfigParser(interpolation=None)
     settings.read([".dvc/config", ".dvc/config.local"])
-    if (
-        params.corpus.source != "phantom"
-        and (remote := settings.get("core", "remote", fallback=None)) is not None
-    ):
+    remote = settings.get("core", "remote", fallback=None)
+    if params.corpus.source != "phantom" and remote is not None:
         detail = (
             f"{remote}: `dvc push` would send report texts there; docs/pipeline.md lists the "
             "outputs that contain them"
@@ -100,13 +101,13 @@ def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
 def models(params: Params) -> list[Finding]:
     """Return, for each model that a run starts from, whether it is here or how to get it."""
     findings = [_model(role, params) for role in ("vision", "language", "text", "chexbert")]
-    if (start := params.parent.start) != "warmup":
-        state, detail = (
-            ("ok", start)
-            if Path(start).expanduser().exists()
-            else ("missing", f"{start} not found")
-        )
-        findings.append(Finding("parent.start", state, detail))
+    start = params.parent.start
+    if start == "warmup":
+        return findings
+    if Path(start).expanduser().exists():
+        findings.append(Finding("parent.start", "ok", start))
+    else:
+        findings.append(Finding("parent.start", "missing", f"{start} not found"))
     return findings
 
 
@@ -133,7 +134,7 @@ def _model(role: str, params: Params) -> Finding:
 
 
 def _look(what: str, look: Callable[[], str]) -> Finding:
-    """Return the result of ``look`` as a finding, which is ``missing`` if that raises."""
+    """Return the result of ``look`` as a finding; it is ``missing`` if ``look`` raises an error."""
     try:
         return Finding(what, "ok", look())
     except PackageNotFoundError:
@@ -155,8 +156,8 @@ def _gpus() -> Finding:
 
 
 def _disk(params: Params) -> Finding:
-    """Say how much is free, and what the features of a real encoder take; the number of images is
-    not known yet."""
+    """Return the free disk space, and the size of the features of an image with a real encoder; the
+    number of images is not known yet."""
     free = f"{decimal(shutil.disk_usage('.').free)} free"
     if params.backbones.vision.provider in ("bundled", "standin"):
         return Finding("Disk", "ok", free)
@@ -188,7 +189,7 @@ def _corpus(params: Params) -> list[Finding]:
 
 
 def _labels(params: Params) -> Finding:
-    """Say whether reports leave this machine, and whether the stage `anchor_llm` would refuse to
+    """Return whether reports leave this machine, and whether the stage `anchor_llm` would refuse to
     send them."""
     config = params.anchors.llm
 
@@ -239,8 +240,8 @@ def use(
 
 
 def _check_unedited(name: str) -> None:
-    """Refuse to overwrite a params.yaml that equals no profile, or does not load, as after a change
-    of the keys."""
+    """Refuse to overwrite a params.yaml that matches no profile, or does not load, for example
+    because the keys have changed."""
     try:
         if _profile_in_use(PARAMS) is not None:
             return
@@ -266,7 +267,8 @@ def _profile_in_use(params: Path) -> str | None:
 @app.command()
 def doctor(params: ParamsFile = PARAMS) -> None:
     """Check what a run needs: packages, models, files, disk."""
-    config, lacking = load_profile(params), False
+    config = load_profile(params)
+    lacking = False
     console.print(f"{params}: {_profile_in_use(params) or 'valid, with values of your own'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, results in diagnose(config):
@@ -275,7 +277,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
         lacking |= any(finding.state == "missing" for finding in results)
         for finding in results:
             state = Text(f"  {finding.state:8}", styles[finding.state])
-            say(state.append(f"{finding.what:{width}}  {finding.detail}", "default"))
+            echo(state.append(f"{finding.what:{width}}  {finding.detail}", "default"))
     if lacking:
         raise ConfigError("`dvc repro` would fail; fix everything marked `missing` above")
 

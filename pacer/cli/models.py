@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pacer.cli import terminal
-from pacer.cli.terminal import BACKBONES, CORPUS, PARAMS, chips, console, say
+from pacer.cli.terminal import BACKBONES, CORPUS, PARAMS, chips, console, echo
 from pacer.config import Decode, Features, validated
 from pacer.config.params import load_profile
 from pacer.core.contexts import SOURCES, Context
@@ -153,8 +153,8 @@ def _records_to_decode(
 
 
 def _check_known(package: PackageSettings, contexts: set[str], records: Path) -> None:
-    """Refuse contexts that an exported model was not trained on, and note texts that were cleaned
-    in another way."""
+    """Refuse contexts that an exported model was not trained on, and print a note if texts were
+    prepared differently in its training."""
     from pacer.data.schemas import read_about
 
     if unknown := contexts - set(package.contexts):
@@ -166,7 +166,7 @@ def _check_known(package: PackageSettings, contexts: set[str], records: Path) ->
     for key, value in package.texts.model_dump().items():
         if about.get(key, value) != value:
             note = f"note: {records} was built with corpus.{key}: {about[key]}"
-            say(f"{note}, but the model's training reports were prepared with {value}", "yellow")
+            echo(f"{note}, but the model's training reports were prepared with {value}", "yellow")
 
 
 def _encode(
@@ -178,8 +178,8 @@ def _encode(
     backbones: Path,
     features: Path,
 ) -> None:
-    """Encode what the records need in the way the model was trained; existing entries of
-    ``features`` are reused."""
+    """Encode the images and reports that the records need, with the settings of the model's
+    training. Existing entries of ``features`` are reused."""
     import polars as pl
 
     from pacer.data.schemas import of_split, read_images
@@ -214,7 +214,7 @@ def import_llm_rg4(
         "tensors"
     )
     for name in weights.unused:
-        say(f"unused: {name}")
+        echo(f"unused: {name}")
     console.print(
         f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}"
     )
@@ -253,8 +253,8 @@ def export(
         models = (
             f"the frozen models stay where they are ({BACKBONES}); --with-backbones copies them"
         )
-    say(f"model written to {out}; {models}")
-    say(f"to share it: `hf upload ORG/NAME {out} --private`; others load it as ORG/NAME@REVISION")
+    echo(f"model written to {out}; {models}")
+    echo(f"to share it: `hf upload ORG/NAME {out} --private`; others load it as ORG/NAME@REVISION")
 
 
 def generate(
@@ -364,9 +364,9 @@ def _generate_many(
     cases = read_cases(table)
     reporter = _load(model, backbones, batch_size)
     truncated = report_cases(reporter, cases, out)
-    say(f"{len(cases):,} reports written to {out}")
+    echo(f"{len(cases):,} reports written to {out}")
     if truncated:
-        say(
+        echo(
             f"note: reports that reached the token limit: {truncated:,}; their ends may be missing",
             "yellow",
         )
@@ -379,7 +379,7 @@ def _show_result(result: Result) -> None:
 
     console.print(Text(f"{result.context.upper()}: {SOURCES[result.context]}; view {result.view}"))
     if result.commitment is not None:
-        say(Text("\nCommitment  ").append_text(chips(result.commitment)))
+        echo(Text("\nCommitment  ").append_text(chips(result.commitment)))
     console.print(Text(f"\n{result.report}\n"))
     if result.probabilities is not None:
         present = sorted(zip(result.probabilities.positive, FINDINGS, strict=True), reverse=True)
@@ -410,8 +410,8 @@ def _show_notes(notes: Iterable[str]) -> None:
     from pacer.serving.case import NOTICE
 
     for note in notes:
-        say(f"note: {note}", "yellow")
-    say(NOTICE, "bold")
+        echo(f"note: {note}", "yellow")
+    echo(NOTICE, "bold")
 
 
 def serve(
@@ -433,8 +433,8 @@ def serve(
         reporter = _load(model, backbones)
         from pacer.serving.page import Page
 
-        with Page(reporter, port, say) as page:
-            say(
+        with Page(reporter, port, echo) as page:
+            echo(
                 f"PACER is running at http://127.0.0.1:{port}/ (Ctrl-C to stop). For research only."
             )
             page.serve_forever()

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from pacer.cli import terminal
-from pacer.cli.terminal import BACKBONES, PARAMS, console, print_table, say
+from pacer.cli.terminal import BACKBONES, PARAMS, console, echo, print_table
 from pacer.config import Params
 from pacer.config.params import check_splits, load_profile
 from pacer.core.errors import ConfigError, DataError
@@ -33,7 +33,7 @@ def audit(
 
     config = load_profile(params)
     corpus = config.corpus
-    # a refused corpus leaves its problems here, and a later audit removes them
+    # the problems of a refused corpus are written here, and a later audit removes the file
     problems = Path("audit.problems.csv") if out is None else None
     if out is not None:
         check_replaceable(out, OUTPUTS)
@@ -67,7 +67,7 @@ def audit(
     terminal.print_rows((signs[check.good], check.name, check.detail) for check in checks)
     if out is not None:
         listed = result["excluded"]["count"] + result["left_out"]["count"]
-        say(
+        echo(
             f"\nwritten to {out}; {out / 'problems.csv'} lists what was rejected or left out "
             f"({listed:,})"
         )
@@ -91,15 +91,12 @@ def _token_limit(params: Params, records: Path) -> Check:
     if provenance(folder).get("provider") != params.backbones.language.provider:
         return Check(name, "unknown until you run `dvc repro backbones`", good=False)
     tokenizer = read_tokenizer(resolve(folder))
-    builder, cut = TrajectoryBuilder(tokenizer, limit), 0
+    builder = TrajectoryBuilder(tokenizer, limit)
+    cut = 0
     train = read_records(records, ["split", "report"]).filter(split="train")
     for part in train.iter_slices(16_384):  # all ids at once would take gigabytes
-        cut += sum(
-            map(
-                builder.is_cut,
-                tokenizer(part["report"].to_list(), add_special_tokens=False)["input_ids"],
-            )
-        )
+        ids = tokenizer(part["report"].to_list(), add_special_tokens=False)["input_ids"]
+        cut += sum(map(builder.is_cut, ids))
     detail = (
         f"{number(cut)} of {number(len(train))} ({percent(cut, len(train))}): truncated, "
         "without an end token"

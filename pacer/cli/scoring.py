@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pacer.cli import terminal
-from pacer.cli.terminal import BACKBONES, CORPUS, PARAMS, console, print_table, say
+from pacer.cli.terminal import BACKBONES, CORPUS, PARAMS, console, echo, print_table
 from pacer.config.corpus import Cleaner
 from pacer.config.params import load_profile
 from pacer.core.errors import ConfigError, DataError
@@ -179,7 +179,9 @@ def _print_scores(result: Scores, out: Path) -> None:
         signature_line,
     )
 
-    scores, cases, signature = result.scores, result.cases, result.signature
+    scores = result.scores
+    cases = result.cases
+    signature = result.signature
     print_table(score_table(scores))
     others = {
         f"Against the original findings ({signature.language['original_references']})": score_table(
@@ -198,7 +200,7 @@ def _print_scores(result: Scores, out: Path) -> None:
             console.print(f"\n{title}")
             print_table(table)
     for line in result.warnings:
-        say(line, "yellow")
+        echo(line, "yellow")
     if signature.groups and signature.clinical:
         groups = group_scores(cases, result.convention, signature.groups)
         grouped = [score for score in groups if score.column in signature.groups]
@@ -216,7 +218,7 @@ def _print_scores(result: Scores, out: Path) -> None:
             caution(signature),
         ),
     ):
-        say(line)
+        echo(line)
     console.print(f"\nwritten to {out}")
 
 
@@ -246,7 +248,8 @@ def compare(
     """Compare two scored runs case by case, or several with the first, A. Intervals and p values
     come from random halves of the patients. --max-loss f1=0.02 fails if the whole interval of the
     change is below −0.02."""
-    places, allowed = terminal.named_paths(systems), _allowed_losses(max_loss or ())
+    places = terminal.named_paths(systems)
+    allowed = _allowed_losses(max_loss or ())
     if len(places) < 2:
         raise ConfigError("expected at least two folders to compare, A and B")
     terminal.check_exists(*places.values())
@@ -362,20 +365,24 @@ def findings(
     from pacer.reporting import findings as tables
 
     results = {name: Result.read(path) for name, path in places.items()}
-    rows = tables.of_systems({name: one.findings for name, one in results.items()})
-    note = tables.other_records({name: one.cases for name, one in results.items()})
+    rows = tables.of_systems({name: result.findings for name, result in results.items()})
+    note = tables.other_records({name: result.cases for name, result in results.items()})
     if finding is not None:
-        if (known := normalize_finding(finding)) is None:
+        known = normalize_finding(finding)
+        if known is None:
             raise ConfigError(f"--finding {finding}: expected one of {', '.join(FINDINGS)}")
         rows = rows.filter(pl.col("finding") == known)
     if verdict is not None:
         rows = rows.filter(pl.col("verdict") == verdict)
     if worst is not None:
-        listed, table = tables.worst_reports(rows, worst), tables.worst_table(rows, worst)
+        listed = tables.worst_reports(rows, worst)
+        table = tables.worst_table(rows, worst)
     elif finding or verdict:
-        listed, table = rows, tables.finding_table(rows)
+        listed = rows
+        table = tables.finding_table(rows)
     else:
-        listed, table = tables.verdict_counts(rows), tables.verdict_table(rows)
+        listed = tables.verdict_counts(rows)
+        table = tables.verdict_table(rows)
     if as_json:
         print(json.dumps(listed.to_dicts(), indent=2, ensure_ascii=False))
     elif listed.is_empty():
@@ -403,14 +410,19 @@ def show(
     records: terminal.RecordsFile = CORPUS,
     before: Annotated[
         bool, typer.Option("--systems", hidden=True)
-    ] = False,  # stood before A in earlier versions
+    ] = False,  # preceded A in earlier versions
 ) -> None:
-    """Write an HTML page with each system's report of a study, in each context that all systems
-    have (or in --context). It marks what the reference supports or contradicts, and comparisons
-    with earlier studies."""
-    studies, folders = (study, systems) if study else (systems[:1], systems[1:])
+    """Write an HTML page with each system's report of an examination, in each context that all
+    systems have (or in --context). It marks what the reference supports or contradicts, and
+    comparisons with earlier examinations."""
+    if study:
+        studies = study
+        folders = systems
+    else:
+        studies = systems[:1]
+        folders = systems[1:]
     if not folders:
-        raise ConfigError("expected a study, and at least one folder of a scored run")
+        raise ConfigError("expected a study id, and at least one folder of a scored run")
     named = terminal.named_paths(folders)
     contexts = terminal.check_contexts(context)
     terminal.check_exists(*named.values())
@@ -418,4 +430,4 @@ def show(
 
     images = records.with_name("images.parquet")
     for path in show_studies(studies, list(named.items()), contexts, records, images, out):
-        say(f"written to {path}")
+        echo(f"written to {path}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacer.cli import terminal
-from pacer.cli.terminal import CORPUS, say
+from pacer.cli.terminal import CORPUS, echo
 from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
 from pacer.core.io import check_replaceable
@@ -24,7 +24,7 @@ probe = typer.Typer(
 )
 STUDIES = Path("studies")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-StudyName = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
+StudyName = Annotated[str, typer.Argument(help="Name of a file in studies/ (`pacer study list`).")]
 
 study = typer.Typer(
     no_args_is_help=True,
@@ -84,31 +84,36 @@ def make(
     paths = dict(
         read_images(records.with_name("images.parquet")).select("image_id", "path").iter_rows()
     )
-    truth, states, places = records.with_name("truth.parquet"), None, {}
+    truth = records.with_name("truth.parquet")
+    states = None
+    places = {}
     if truth.is_file():
         described = (
             read_table(truth, TRUTH_SCHEMA, ["study_id", "states"])
             .explode("states")
             .drop_nulls("states")
         )
-        states, places = described.unnest("states").drop("course"), boxes_of_truth(truth, table)
+        states = described.unnest("states").drop("course")
+        places = boxes_of_truth(truth, table)
     if boxes is not None:
         places = read_boxes(boxes, {*table["frontal"], *table["lateral"].drop_nulls()})
     manifest = make_probe(table, paths, out, seed, limit, places, states)
     for twin, count in manifest["reports"].items():
         without = f" (not possible for {count['without']:,})" if count["without"] else ""
-        say(f"{twin}: {count['reports']:,}{without}")
+        echo(f"{twin}: {count['reports']:,}{without}")
     if manifest["boxes"]:
         findings = ", ".join(
             f"{finding} {count:,}" for finding, count in manifest["not_covered"].items()
         )
-        say(
+        echo(
             f"affirmed findings with no region (or no control region) to mask: {findings or 'none'}"
         )
     else:
-        say("no findings were masked: this corpus has no bounding boxes; pass a table with --boxes")
+        echo(
+            "no findings were masked: this corpus has no bounding boxes; pass a table with --boxes"
+        )
     total = sum(count["reports"] for count in manifest["reports"].values())
-    say(
+    echo(
         f"next: write a report for each of the {total:,} rows of {out / INPUTS}; keep {KEY} (the "
         "references) private"
     )
@@ -146,8 +151,8 @@ def score(
         system_use(name, key, file, (hypothesis_id, hypothesis_text))
         for name, file in systems.items()
     ]
-    say(write_probe(uses, kinds, manifest, out))
-    say(f"page: {out / 'index.html'}")
+    echo(write_probe(uses, kinds, manifest, out))
+    echo(f"page: {out / 'index.html'}")
 
 
 @study.command()
@@ -158,25 +163,26 @@ def run(
         bool, typer.Option("--queue", help="Add the runs to DVC's queue (`dvc queue start`).")
     ] = False,
 ) -> None:
-    """Run whatever is missing from a study, and write its table. After Ctrl-C, run it again to
-    continue."""
+    """Run the experiments that a study file still lacks, and write its table. After Ctrl-C, run it
+    again to continue."""
     from pacer.studies.repository import Repository
     from pacer.studies.run import run_study
     from pacer.studies.study import load_study
 
-    chosen, repository = load_study(STUDIES, name), Repository(Path.cwd())
-    # after the imports: polars sets its own handler; `kill` and a closed terminal stop a study like
-    # Ctrl-C
+    chosen = load_study(STUDIES, name)
+    repository = Repository(Path.cwd())
+    # after the imports, because polars sets its own handler; `kill` and a closed terminal stop the
+    # experiments like Ctrl-C
     for number in _STOPPING:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not under nohup
             signal.signal(number, _stop)
     try:
-        run_study(chosen, repository, say, frozenset(row or ()), queue)
+        run_study(chosen, repository, echo, frozenset(row or ()), queue)
     except KeyboardInterrupt:
-        say("stopped; run the same command again to continue")
+        echo("stopped; run the same command again to continue")
         raise typer.Exit(130) from None
     if queue:
-        say(f"next: `dvc queue start --jobs 2`; when it is done, `pacer study show {name}`")
+        echo(f"next: `dvc queue start --jobs 2`; when it is done, `pacer study show {name}`")
     else:
         _write_table(chosen, repository)
 
@@ -190,7 +196,7 @@ def _stop(number: int, frame: object) -> None:
 
 @study.command()
 def show(name: StudyName) -> None:
-    """Write and print the table of a study from the runs that exist."""
+    """Write and print the table of a study file from its finished experiments."""
     from pacer.studies.repository import Repository
     from pacer.studies.study import load_study
 
@@ -199,7 +205,7 @@ def show(name: StudyName) -> None:
 
 @study.command("list")
 def list_studies() -> None:
-    """List the studies, and how many of their runs are done."""
+    """List the study files, and how many of their experiments are done."""
     from pacer.studies.plan import plan
     from pacer.studies.repository import Repository
     from pacer.studies.run import finished
@@ -211,7 +217,7 @@ def list_studies() -> None:
         wanted = len(known.replicates) * sum(row.files is None for row in known.rows)
         try:
             done = f"{len(list(finished(plan(known, repository), repository)))} of {wanted}"
-        except ConfigError:  # a row does not fit the parameters in use; `run` and `show` say which
+        except ConfigError:  # a row does not fit the parameters in use; `run` and `show` name it
             done = "needs other parameters"
         rows.append((known.name, done, known.title))
     terminal.print_rows(rows)
@@ -223,5 +229,5 @@ def _write_table(chosen: Study, repository: Repository) -> str:
 
     folder = repository.results / chosen.name
     text = write_tables(build_tables(chosen, collect(chosen, repository)), folder)
-    say(f"wrote table.md and table.tex to {folder.relative_to(Path.cwd())}")
+    echo(f"wrote table.md and table.tex to {folder.relative_to(Path.cwd())}")
     return text

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 console = Console(highlight=False)
 
-PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
+PARAMS = Path("params.yaml")
+BACKBONES = Path("models/backbones")
 #: The records of the pipeline's own corpus.
 CORPUS = Path("data/corpus/records.parquet")
 ParamsFile = Annotated[
@@ -56,19 +57,20 @@ def named_paths(entries: Iterable[str]) -> dict[str, Path]:
     path if that is taken."""
     named: dict[str, Path] = {}
     for entry in entries:
-        name, place = ("", entry) if Path(entry).exists() else entry.rpartition("=")[::2]
+        name = ""
+        place = entry
+        if not Path(entry).exists():
+            name, _, place = entry.rpartition("=")
         path = Path(place)
-        last = path.stem if path.is_file() else path.absolute().name
-        free = [
-            one
-            for one in ([name] if name else [last, place, f"{place} ({len(named) + 1})"])
-            if one not in named
-        ]
-        if not free:
+        if not name:
+            last = path.stem if path.is_file() else path.absolute().name
+            candidates = (last, place, f"{place} ({len(named) + 1})")
+            name = next(candidate for candidate in candidates if candidate not in named)
+        elif name in named:
             raise ConfigError(
                 f"two systems have the name {name}; pass NAME=PATH with different names"
             )
-        named[free[0]] = path
+        named[name] = path
     return named
 
 
@@ -80,7 +82,7 @@ def check_contexts(names: list[str] | None) -> list[str]:
     return [name for name in CONTEXTS if name in (names or ())]
 
 
-def say(line: str | Text = "", style: str = "") -> None:
+def echo(line: str | Text = "", style: str = "") -> None:
     """Print a line unchanged: without markup or added line breaks."""
     console.print(line if isinstance(line, Text) else Text(line, style), soft_wrap=True)
 
@@ -107,7 +109,7 @@ def print_table(table: Table) -> None:
     )
     wide.print(grid)
     for note in table.notes:
-        say(note)
+        echo(note)
 
 
 def chips(anchor: Anchor | None, separator: str = "   ") -> Text:

@@ -1,2 +1,2 @@
-"""Commitments: the anchor, rules that extract it from a report, and labelling by a language
-model."""
+"""Commitments (anchors in the code): the rules that extract them from reports, and labelling by a
+language model."""

@@ -1,12 +1,12 @@
 """Clinical commitments (anchors in the code): type, vocabulary, text form and table.
 
 Paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt". Side,
-severity and course of a finding are not in the paper (``docs/readings.md``). Their words stand
-before its name:
+severity and course of a finding are not in the paper (``docs/readings.md``). Their words precede
+its name:
 
     described finding = course... severity... side finding      stable mild left pleural effusion
 
-The words of a kind stand in the order of :data:`VALUES`, so two severities are "mild moderate";
+Words of the same kind are in the order of :data:`VALUES`, so two severities are "mild moderate";
 both sides are "bilateral".
 """
 
@@ -25,11 +25,13 @@ from pacer.data.findings import FINDINGS
 
 
 class Attributes(NamedTuple):
-    """What is known of a finding: ``side`` (left, right; both: bilateral), ``severity`` (mild,
-    moderate, severe) and ``course`` (new, worse, stable, improved); empty: nothing."""
+    """Attributes of a finding. An empty set means that the attribute is unknown."""
 
+    #: left, right; both: bilateral.
     side: frozenset[str] = frozenset()
+    #: mild, moderate, severe.
     severity: frozenset[str] = frozenset()
+    #: new, worse, stable, improved.
     course: frozenset[str] = frozenset()
 
     def only(self, kinds: Collection[str]) -> Attributes:
@@ -51,13 +53,13 @@ _KIND = {value: kind for kind, values in VALUES.items() for value in values} | {
 
 def words(attributes: Attributes) -> list[str]:
     """Return the words for attributes, in writing order."""
-    said = {
+    chosen = {
         kind: [value for value in VALUES[kind] if value in getattr(attributes, kind)]
         for kind in _WRITTEN
     }
-    if len(said["side"]) == len(VALUES["side"]):
-        said["side"] = [_BOTH]
-    return [word for kind in _WRITTEN for word in said[kind]]
+    if len(chosen["side"]) == len(VALUES["side"]):
+        chosen["side"] = [_BOTH]
+    return [word for kind in _WRITTEN for word in chosen[kind]]
 
 
 def split_words(text: str, kinds: Collection[str]) -> tuple[Attributes, str]:
@@ -67,13 +69,13 @@ def split_words(text: str, kinds: Collection[str]) -> tuple[Attributes, str]:
     >>> split_words("stable mild left pleural effusion", ["side", "severity", "course"])[1]
     'pleural effusion'
     """
-    rest, values = text.split(), set[str]()
+    rest = text.split()
+    values: set[str] = set()
     while len(rest) > 1 and _KIND.get(rest[0].lower()) in kinds:
         word = rest.pop(0).lower()
         values |= set(VALUES["side"]) if word == _BOTH else {word}
-    return Attributes(*(frozenset(values.intersection(VALUES[kind])) for kind in KINDS)), " ".join(
-        rest
-    )
+    attributes = {kind: frozenset(values.intersection(VALUES[kind])) for kind in KINDS}
+    return Attributes(**attributes), " ".join(rest)
 
 
 #: The fields of a commitment, in writing order.
@@ -83,7 +85,8 @@ POLARITIES: tuple[str, ...] = ("positive", "negative", "uncertain")
 MAX_PER_FIELD = 8
 
 #: Markers around the report, which follows the commitment.
-OPEN_REPORT, CLOSE_REPORT = "<REPORT>", "</REPORT>"
+OPEN_REPORT = "<REPORT>"
+CLOSE_REPORT = "</REPORT>"
 
 #: The columns of ``anchors.parquet``; with ``commit.attributes`` also those of :data:`DESCRIBED`.
 ANCHOR_SCHEMA: dict[str, pl.DataType] = {
@@ -104,16 +107,19 @@ _FIELD = re.compile(rf"\b({'|'.join(POLARITIES)})\b\s*:", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Anchor:
-    """``q = (q_pos, q_neg, q_unc)``: each a tuple of findings in vocabulary order, without repeated
-    findings; and the ``attributes`` of those that are not denied. ``doubtful``: findings of which
-    the rules may have misread what a report says; it belongs to no comparison, table or text.
+    """A commitment ``q = (q_pos, q_neg, q_unc)``: affirmed, denied and uncertain findings, each in
+    vocabulary order and without repeats.
+
     Raises a ValueError if a finding is unknown or repeated, or a field is out of order (:meth:`of`
-    sorts and deduplicates); or a finding has attributes and is denied or not listed."""
+    sorts and deduplicates); or a finding has attributes and is denied or not listed.
+    """
 
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
+    #: Attributes of positive and uncertain findings.
     attributes: Mapping[str, Attributes] = field(default_factory=dict, hash=False)
+    #: Findings that the rules may have misread. They are not part of comparisons, tables and texts.
     doubtful: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -140,7 +146,8 @@ class Anchor:
     ) -> Anchor:
         """Order and deduplicate known findings. If several fields name a finding, positive takes
         precedence over uncertain, and uncertain over negative (paper, labelling rule 21)."""
-        affirmed, hedged = set(positive), set(uncertain)
+        affirmed = set(positive)
+        hedged = set(uncertain)
         return cls(
             _ordered(affirmed),
             _ordered(set(negative) - affirmed - hedged),
@@ -149,17 +156,17 @@ class Anchor:
 
     @classmethod
     def of_lists(cls, lists: Mapping[str, Sequence[str]], kinds: Collection[str] = KINDS) -> Anchor:
-        """Return the anchor of a row of ``anchors.parquet`` or of :meth:`as_dict`; of attributes
-        these ``kinds``. Raises a ValueError as the class does: an unknown word is taken for a part
-        of a finding's name."""
+        """Return the anchor of a row of ``anchors.parquet`` or of :meth:`as_dict`, with these
+        ``kinds`` of attributes. Raises the ValueErrors of the class; an unknown word counts as part
+        of the finding's name."""
         described = (split_words(text, KINDS) for text in lists.get("attributes") or ())
         attributes = {finding: known for known, finding in described}
-        anchor = cls.of(*(lists.get(name) or () for name in POLARITIES))
+        anchor = cls.of(**{name: lists.get(name) or () for name in POLARITIES})
         return replace(anchor, attributes=attributes).described(attributes, kinds)
 
     def described(self, attributes: Mapping[str, Attributes], kinds: Collection[str]) -> Anchor:
-        """Return the anchor with these ``kinds`` of the ``attributes`` of the findings that it does
-        not deny."""
+        """Return the anchor with other ``attributes``: only those of these ``kinds``, and only of
+        findings that it affirms or leaves uncertain."""
         stated = {*self.positive, *self.uncertain}
         of_kinds = {
             finding: known.only(kinds) for finding, known in attributes.items() if finding in stated
@@ -169,14 +176,17 @@ class Anchor:
         )
 
     def completed(self, attributes: Mapping[str, Attributes]) -> Anchor:
-        """Return the anchor with those of the ``attributes`` whose kind it does not give for the
-        finding."""
-        own = {finding: self.attributes.get(finding, Attributes()) for finding in attributes}
-        both = {
-            finding: Attributes(*(a or b for a, b in zip(own[finding], attributes[finding])))
-            for finding in own
-        }
-        return self.described({**self.attributes, **both}, KINDS)
+        """Return the anchor with the ``attributes`` added. Where a finding already has an attribute
+        of the same kind, its own stays."""
+        completed = dict(self.attributes)
+        for finding, added in attributes.items():
+            own = completed.get(finding, Attributes())
+            completed[finding] = Attributes(
+                side=own.side or added.side,
+                severity=own.severity or added.severity,
+                course=own.course or added.course,
+            )
+        return self.described(completed, KINDS)
 
     def polarity(self, finding: str) -> str | None:
         """Return positive, negative or uncertain; None if the anchor does not mention the
@@ -184,8 +194,8 @@ class Anchor:
         return next((name for name in POLARITIES if finding in getattr(self, name)), None)
 
     def contradicted(self, read: Anchor) -> tuple[str, ...]:
-        """Return the findings that one of both affirms and the other denies: a commitment, and what
-        a report says."""
+        """Return the findings that this commitment affirms and the report (``read``: its findings)
+        denies, or the reverse."""
         return _ordered({*self.positive} & {*read.negative} | {*self.negative} & {*read.positive})
 
     def as_dict(self) -> dict[str, list[str]]:
@@ -232,8 +242,8 @@ def render_anchor(anchor: Anchor) -> str:
     """Return the text that the decoder learns: ``<ANCHOR> positive: a, b; negative: c; uncertain:
     none </ANCHOR>``.
 
-    A field without findings is ``none``; at most the first eight findings of a field are written. A
-    finding follows the words for its attributes.
+    A field without findings is ``none``; at most the first eight findings of a field are written.
+    The words for a finding's attributes precede it.
     """
     shown = {name: map(anchor.text, getattr(anchor, name)[:MAX_PER_FIELD]) for name in POLARITIES}
     fields = (f"{name}: {', '.join(findings) or 'none'}" for name, findings in shown.items())
@@ -256,8 +266,8 @@ def parse_anchor(text: str, kinds: Collection[str] = ()) -> Anchor:
     (see :func:`contains_anchor`) the anchor is empty.
 
     Args:
-        kinds: of attributes in the model's commitments (``commit.attributes``); other words make a
-            finding unknown.
+        kinds: the kinds of attributes in the model's commitments (``commit.attributes``). A finding
+            with any other word before its name is unknown.
     """
     _, *parts = _FIELD.split(_body(text))  # name, content, name, content, ...
     fields: dict[str, list[str]] = {name: [] for name in POLARITIES}
@@ -272,10 +282,10 @@ def parse_anchor(text: str, kinds: Collection[str] = ()) -> Anchor:
 
 
 def read_list(text: str, kinds: Collection[str] = ()) -> Anchor:
-    """Read a list of findings that a person gives: ``positive: edema; negative: pneumothorax``,
+    """Read a commitment that a person has written: ``positive: edema; negative: pneumothorax``,
     each field at most once; ``none`` for a field without findings. ``kinds`` as in
     :func:`parse_anchor`. Raises a DataError if a field, finding or attribute is unknown, a finding
-    is named twice or denied with an attribute, or a field has more than are written."""
+    is named twice or denied with an attribute, or a field has more than eight findings."""
     form = "expected a list such as 'positive: edema; negative: pneumothorax, lung lesion'"
     fields: dict[str, list[str]] = {}
     attributes: dict[str, Attributes] = {}
@@ -305,7 +315,7 @@ def read_list(text: str, kinds: Collection[str] = ()) -> Anchor:
 def _given(
     word: str, polarity: str, kinds: Collection[str], attributes: dict[str, Attributes]
 ) -> str:
-    """Return the finding of one entry of a person's list, and put its attributes into
+    """Return the finding of one entry of :func:`read_list`, and put its attributes into
     ``attributes``."""
     known, named = split_words(word, KINDS)
     if (finding := normalize_finding(named)) is None:

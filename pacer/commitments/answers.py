@@ -18,8 +18,7 @@ from pacer.core.validation import explain
 #: Statuses of an answer. Only ``ok`` yields an anchor.
 STATUSES: tuple[str, ...] = ("ok", "unreadable", "other_record", "cut_off", "refused")
 
-#: What a model's reasoning begins with, and what ends it: tags, and channels of gpt-oss (its format
-#: "harmony").
+#: Beginning and end of a model's reasoning: tags, and channels in the "harmony" format of gpt-oss.
 _TAG = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
 _REASONING = re.compile(rf"\s*(?:[<◁]{_TAG}[>▷]|\[THINK\]|(?:<\|start\|>assistant)?<\|channel\|>)")
 _REASONING_END = re.compile(rf"[<◁]/{_TAG}[>▷]|\[/THINK\]|<\|channel\|>final\b")
@@ -30,8 +29,8 @@ _Line = TypeVar("_Line", bound=BaseModel)
 
 
 class Reply(BaseModel):
-    """The stored part of a ``chat.completion``: the model's text, why it ended, and its token
-    counts."""
+    """The stored part of a ``chat.completion``: the model's text, the reason why it ended, and the
+    token counts."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -90,16 +89,16 @@ def validated_lines(lines: Iterable[tuple[int, Any]], path: Path, kind: type[_Li
 
 
 def read_answers(path: Path) -> list[StoredAnswer]:
-    """Read the answers in ``llm_cache.jsonl``, except a cut-off last line of a killed run; none if
-    there is no file. Raises a DataError if a line is malformed. If its line is deleted, a request
-    is sent again."""
+    """Read the answers in ``llm_cache.jsonl``; none if there is no file. An incomplete last line,
+    left by a run that was killed, is skipped. Raises a DataError if another line is malformed; if
+    the user deletes that line, its request is sent again."""
     return validated_lines(read_journal(path), path, StoredAnswer)
 
 
 def is_answer(line: StoredAnswer) -> bool:
-    """Whether a line of a cache is an answer of the model. Earlier versions stored every HTTP 200:
-    a body that was no completion as a whole, with no reason for its end, no model and no token
-    counts."""
+    """Whether a line of a cache is an answer of the model. Earlier versions stored the body of
+    every response with HTTP 200; one that was not a completion has no reason for its end, no model
+    and no token counts."""
     about = line.finish_reason, line.model, line.prompt_tokens, line.completion_tokens
     return about != (None, None, None, None) or read_answer(line.raw, line.record_id).status == "ok"
 
@@ -107,20 +106,19 @@ def is_answer(line: StoredAnswer) -> bool:
 def read_completion(completion: Any) -> Reply | None:
     """Extract the reply of a ``chat.completion`` object; None for anything else.
 
-    The text is the content, whole, in chunks or parsed by a gateway, and the arguments of called
-    tools; if all of these are empty, the completed reasoning. Other values of an unexpected type
-    become None.
+    The text is the content (a string, chunks, or an object that a gateway has parsed) and the
+    arguments of called tools. If these are empty and the model has finished, it is the reasoning.
+    Other values of an unexpected type become None.
     """
     try:
-        choice, model, usage = (
-            completion["choices"][0],
-            completion.get("model"),
-            completion.get("usage"),
-        )
-        message, finish_reason = choice["message"], choice.get("finish_reason")
-        content, refusal, calls = (
-            message.get(name) for name in ("content", "refusal", "tool_calls")
-        )
+        model = completion.get("model")
+        usage = completion.get("usage")
+        choice = completion["choices"][0]
+        finish_reason = choice.get("finish_reason")
+        message = choice["message"]
+        content = message.get("content")
+        refusal = message.get("refusal")
+        calls = message.get("tool_calls")
     except (LookupError, TypeError, AttributeError):
         return None
     if isinstance(content, dict):  # a gateway has parsed the text
@@ -136,12 +134,10 @@ def read_completion(completion: Any) -> Reply | None:
         chunks = [chunk.get("text") if isinstance(chunk, dict) else chunk for chunk in content]
         chunks = [chunk.get("value") if isinstance(chunk, dict) else chunk for chunk in chunks]
         content = "".join(chunk for chunk in chunks if isinstance(chunk, str))
-    called = [
-        *(calls if isinstance(calls, list) else []),
-        {"function": message.get("function_call")},
-    ]
-    parsed = {"function": {"arguments": message.get("parsed")}}  # by a gateway
-    raw = "\n".join(filter(None, [content, *_arguments([*called, parsed])]))
+    called = list(calls) if isinstance(calls, list) else []
+    called.append({"function": message.get("function_call")})
+    called.append({"function": {"arguments": message.get("parsed")}})  # parsed by a gateway
+    raw = "\n".join(filter(None, [content, *_arguments(called)]))
     if not raw.strip() and not refusal and finish_reason != "length":
         reasoning = (
             _text(message.get(name)) for name in ("reasoning_content", "reasoning", "thinking")
@@ -165,8 +161,8 @@ def _arguments(calls: list[Any]) -> list[str]:
 
 
 def _text(value: Any) -> str | None:
-    """Replace half surrogate pairs, which JSON can contain but a file cannot, by "?"; None if it is
-    not text."""
+    """Replace lone surrogates, which JSON can contain but a file cannot, by "?". Return None if the
+    value is not text."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
 
 
@@ -178,8 +174,8 @@ def read_answer(content: str, record_id: str, finish_reason: str | None = None) 
     """Parse an answer for ``record_id``: the last JSON object after the model's reasoning that has
     the three lists.
 
-    One with another identifier counts only if no other has the lists; without an identifier it is
-    the record's. Names outside the vocabulary are left out.
+    An object with another record's identifier is used only if there is no other; an object without
+    an identifier counts as this record's. Names outside the vocabulary are left out.
     """
     with suppress(ValueError, RecursionError):  # a gateway may give the text as a JSON string
         content = text if isinstance(text := json.loads(content), str) else content
@@ -212,9 +208,10 @@ def _is_names(value: Any) -> bool:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the outermost JSON objects of a text; none that is inside one that is cut off or
-    malformed."""
-    decoder, start = json.JSONDecoder(), text.find("{")
+    """Yield the outermost JSON objects of a text. Objects inside of an incomplete or malformed
+    object are skipped."""
+    decoder = json.JSONDecoder()
+    start = text.find("{")
     while start >= 0:
         try:
             value, end = decoder.raw_decode(text, start)
@@ -227,8 +224,8 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _end_of_braces(text: str, start: int) -> int:
-    """Return where the brace at ``start`` is closed, braces in quotes aside; the end of the text if
-    it is not."""
+    """Return where the brace at ``start`` is closed, or the end of the text if it is not. Braces in
+    quotes do not count."""
     depth = 0
     for match in _BRACES.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(match[0], 0)

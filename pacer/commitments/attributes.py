@@ -20,8 +20,8 @@ _VALUES = Attributes(*map(frozenset, VALUES.values()))
 
 
 def _table() -> Iterator[Rule]:
-    """Yield the rows of ``attributes.tsv`` that a text is searched for, with their groups written
-    in full."""
+    """Yield the rows of ``attributes.tsv`` with the names of groups replaced by their words, except
+    the groups' own rows."""
     groups: dict[str, str] = {}
     for line in lines("attributes.tsv", "pacer.commitments"):
         words = expand(line["words"], groups)
@@ -35,11 +35,11 @@ def _table() -> Iterator[Rule]:
 
 TABLE = tuple(_table())
 _WORDS = Patterns(TABLE)
-#: Blanks within a line that are not one space; and a line break inside a sentence, as a long line
-#: is wrapped.
+#: White space within a line other than a single space.
 _BLANKS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
+#: A line break inside a sentence, where a long line was wrapped.
 _WRAP = re.compile(r"(?<=[^\n]{40})\n(?=[ \t]*[a-z(])")
-#: Where a sentence ends: not at the period of a number or an abbreviation.
+#: The end of a sentence, but not the period of a number or an abbreviation.
 _END = re.compile(
     r";|\.(?!\d)(?!(?i:(?<=\b[lr]\.)|(?<=\b[lrs][tm]\.)|(?<=\bmod\.)|(?<=cr\.)|(?<=\bbilat\.))\s[a-z])"
 )
@@ -57,13 +57,13 @@ _PRONOUN = re.compile(
 def read_attributes(report: str) -> dict[str, Attributes]:
     """Return the attributes of each finding that a raw or cleaned report affirms or leaves
     uncertain, over all of its mentions."""
-    return {finding: _united(*said) for finding, said in sentence_attributes(report).items()}
+    return {finding: _united(*stated) for finding, stated in sentence_attributes(report).items()}
 
 
 @lru_cache(maxsize=1 << 13)  # several scores read each report of a slice
 def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
-    """Return the same as :func:`read_attributes`, one by one for the sentences that describe the
-    finding."""
+    """Return the attributes of each finding as :func:`read_attributes`, but separately for each
+    sentence that describes it."""
     report = _BLANKS.sub(" ", report)
     mentions = [
         (start, end, "" if polarity in (None, "negative") else finding)
@@ -83,33 +83,35 @@ def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
         named = named if _PRONOUN.match(sentence[0]) else []
         if not any(named) and not any(finding for _, _, finding in inside):
             continue
-        said: dict[str, Attributes] = {}
+        stated: dict[str, Attributes] = {}
         for findings, words in described_phrases(sentence[0], inside):
             named = findings or named
             for finding in filter(None, named):
-                said[finding] = _united(said[finding], words) if finding in said else words
-        for finding, words in said.items():
+                stated[finding] = _united(stated[finding], words) if finding in stated else words
+        for finding, words in stated.items():
             known[finding].append(words)
     return known
 
 
-def _united(*said: Attributes) -> Attributes:
-    if len(said) == 1:
-        return said[0]
-    return Attributes(*map(frozenset[str].union, Attributes(), *said))
+def _united(*stated: Attributes) -> Attributes:
+    if len(stated) == 1:
+        return stated[0]
+    return Attributes(*map(frozenset[str].union, Attributes(), *stated))
 
 
 class _Phrase(NamedTuple):
-    """Part of a sentence: its text, the findings that it names (empty: one that it denies, or
-    another thing), what joins it to the phrase before, and what it says."""
+    """Part of a sentence."""
 
     text: str
+    #: The findings that it names. The empty name stands for a finding that is denied, and for
+    #: anything that is not a finding.
     findings: list[str]
+    #: The word or sign that joins it to the previous phrase.
     joined: str
     words: Attributes
 
 
-#: Where a finding is mentioned in a sentence, from one character to another.
+#: Start and end of the mention of a finding in a sentence, and the finding.
 _Span = tuple[int, int, str]
 
 
@@ -117,9 +119,8 @@ _Span = tuple[int, int, str]
 def described_phrases(
     sentence: str, mentions: tuple[_Span, ...]
 ) -> list[tuple[list[str], Attributes]]:
-    """Return the findings of each phrase of a sentence with the attributes that it gives them. A
-    course that a list of findings has at its end, or at its beginning before "and", holds for all
-    of them."""
+    """Return the findings of each phrase of a sentence, and their attributes. In a list of
+    findings, a course at the end, or at the beginning before "and", holds for all of them."""
     rows: list[list[_Phrase]] = []
     for phrase in _phrases(sentence, mentions):
         before = rows[-1][-1] if rows and rows[-1][-1].findings and phrase.findings else None
@@ -145,49 +146,61 @@ def described_phrases(
 
 
 def _phrases(text: str, mentions: Sequence[_Span]) -> Iterator[_Phrase]:
-    """Cut a sentence into phrases; a break inside a mention is none."""
+    """Cut a sentence into phrases. Breaks inside of a mention are ignored."""
     breaks = [
         cut
         for cut in _BREAK.finditer(text)
         if not any(begin < cut.end() <= end for begin, end, _ in mentions)
     ]
     words = _WORDS.find(text, text.split())
-    start, joined = 0, ""
+    start = 0
+    joined = ""
     for cut in (*breaks, None):
         end = cut.start() if cut else len(text)
         findings = [finding for begin, _, finding in mentions if start <= begin < end]
         inside = [word for word in words if start < word.end <= end]
         if cut and not findings and _leads(text[start:end], cut, inside, words):
             continue
-        said = _said(inside)
-        if "elsewhere" in said and not findings:  # but "atelectasis with volume loss is unchanged"
-            said, findings = (said & _VALUES.course, []) if joined == "with" else (said, [""])
-        yield _Phrase(
-            text[start:end], findings, joined, Attributes(*(values & said for values in _VALUES))
+        stated = _stated(inside)
+        if (
+            "elsewhere" in stated and not findings
+        ):  # but "atelectasis with volume loss is unchanged"
+            if joined == "with":
+                stated &= _VALUES.course
+            else:
+                findings = [""]
+        attributes = Attributes(
+            side=_VALUES.side & stated,
+            severity=_VALUES.severity & stated,
+            course=_VALUES.course & stated,
         )
-        start, joined = (cut.end(), "".join(cut[0].split())) if cut else (end, "")
+        yield _Phrase(text[start:end], findings, joined, attributes)
+        if cut:
+            start = cut.end()
+            joined = "".join(cut[0].split())
 
 
-def _said(words: list[Match]) -> set[str]:
+def _stated(words: list[Match]) -> set[str]:
     return {value for word in words for value in word.row.says.split()} - {"nothing"}
 
 
 def _leads(text: str, cut: re.Match[str], inside: list[Match], words: list[Match]) -> bool:
-    """Whether a phrase that names nothing describes what follows its end: "on the left, a mass",
-    "small right and large left effusions"."""
-    said, first = _said(inside), cut.start() == len(text)
+    """Whether a phrase without a finding describes the finding that follows it: "on the left, a
+    mass", "small right and large left effusions"."""
+    stated = _stated(inside)
+    first = cut.start() == len(text)
     if (
-        not said
-        or "elsewhere" in said
+        not stated
+        or "elsewhere" in stated
         or _VERB.search(text)
-        or (not first and said & _VALUES.course)
+        or (not first and stated & _VALUES.course)
     ):
         return False
     ends = inside[-1].end == cut.start() - text.endswith(" ")
     if cut[0][0] == ",":
         return first and (ends or _PLACE.match(text) is not None)
-    following = _said(
+    following = _stated(
         [word for word in words if cut.end() < word.start <= cut.end() + len(" on the ")]
     )
-    sides = said & _VALUES.side and following & _VALUES.side
+    sides = stated & _VALUES.side and following & _VALUES.side
     return cut[0] in ("and", "as well as", "but", "&") and bool(following and (ends or sides))

@@ -1,4 +1,4 @@
-"""Lines of a corpus's audit for which the rules read its texts."""
+"""The lines of a corpus's audit that depend on the rules' reading of its texts."""
 
 import re
 from collections.abc import Iterator
@@ -15,17 +15,19 @@ from pacer.data.values import mapped
 from pacer.display.numbers import Check, counted
 
 _TEXTS = ("report", "report_raw", "prior_report", "indication", "history")
-#: Share of the studies above which a target that states nothing may be no report.
+#: A target that states no finding is reported if more than this share of the examinations have it:
+#: it may not be a report.
 _SHARED = 0.02
 
 
 def audit_texts(path: Path) -> list[Check]:
-    """Return the lines for ``records.parquet``; all but the first only if there is something to
-    count."""
+    """Return the lines for ``records.parquet``. All lines but the first are left out if their
+    number is zero."""
     studies = read_records(path, ["study_id", "subject_id", *_TEXTS]).unique(
         ["study_id", "report"], maintain_order=True
     )
-    about, notes = read_about(path), Notes()
+    about = read_about(path)
+    notes = Notes()
     notes.count_first("changed_findings", "targets", _changed(studies, about["cleaner"]))
     notes.count_first("only_in_context", "studies", _only_in_context(studies))
     notes.count_first("stated_nothing", "studies", _stating_nothing(studies))
@@ -37,8 +39,8 @@ def audit_texts(path: Path) -> list[Check]:
 
 
 def _shared_texts(studies: pl.DataFrame) -> Check:
-    """Count the texts of over 20 words that affirm a finding and that two patients have word for
-    word."""
+    """Count the texts of over 20 words that affirm a finding and are identical for two or more
+    patients."""
     counts = {}
     for name, column in (("targets", "report"), ("previous reports", "prior_report")):
         texts = studies.drop_nulls(column).group_by(column)
@@ -52,8 +54,8 @@ def _shared_texts(studies: pl.DataFrame) -> Check:
 
 
 def _changed(studies: pl.DataFrame, cleaner: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind of mark by which the cleaner changes the findings of a target, and the study.
-    Targets are read as a whole if one of their sentences differs, so that common sentences are read
+    """Yield a kind of change that the cleaner makes to the findings of a target, and the study id.
+    Whole targets are read only if one of their sentences differs; so common sentences are read
     once."""
     sentence = (
         pl.col("report_raw")
@@ -71,22 +73,23 @@ def _changed(studies: pl.DataFrame, cleaner: str) -> Iterator[tuple[str, str]]:
     )
     differing = marked.join(marked.unique("sentence").filter(differs), on="sentence", how="semi")
     for study, report, raw, _ in differing.unique("study_id", maintain_order=True).iter_rows():
-        said = extract_anchor(raw)
-        if said != extract_anchor(report):
+        anchor = extract_anchor(raw)
+        if anchor != extract_anchor(report):
             without = (
                 (kind, re.sub(mark, gap, raw)) for kind, mark in MARKS.items() for gap in ("", " ")
             )
             yield (
                 next(
-                    (kind for kind, text in without if extract_anchor(text) != said), "other marks"
+                    (kind for kind, text in without if extract_anchor(text) != anchor),
+                    "other marks",
                 ),
                 study,
             )
 
 
 def _only_in_context(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
-    """Yield the section before the image that affirms a finding of which the target says nothing,
-    and the study."""
+    """Yield a section written before the image was taken (indication or history) that affirms a
+    finding which the target does not mention, and the study id."""
     for name in ("indication", "history"):
         affirmed = {
             text: {*extract_anchor(text).positive} for text in studies[name].drop_nulls().unique()
@@ -101,8 +104,8 @@ def _only_in_context(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _stating_nothing(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
-    """Yield the number of studies that share a target without an affirmed or denied finding, and
-    each study."""
+    """Yield the number of examinations that share a target without an affirmed or denied finding,
+    and the study id of each."""
     shared = studies.group_by("report", maintain_order=True).agg("study_id")
     for report, having in shared.filter(
         pl.col("study_id").list.len() > max(1, _SHARED * studies.height)
@@ -112,6 +115,6 @@ def _stating_nothing(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _in_doubt(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
-    """Yield each finding that the rules may have misread in a target, and the study."""
+    """Yield each finding that the rules may have misread in a target, and the study id."""
     for study, report in studies.select("study_id", "report_raw").iter_rows():
         yield from ((finding, study) for finding in extract_anchor(report).doubtful)

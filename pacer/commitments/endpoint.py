@@ -1,5 +1,5 @@
-"""The endpoint of the labelling model: a chat-completions API, what it refuses, and what of a body
-is an answer.
+"""The endpoint of the labelling model, which is a chat-completions API: requests, and adapting them
+to parameters that it refuses.
 
 The data use agreements of credentialed corpora such as MIMIC-CXR forbid sending reports to third
 parties. So nothing is sent unless ``anchors.llm.send_reports_to`` equals the host of the endpoint.
@@ -31,9 +31,9 @@ _log = logging.getLogger(__name__)
 _WEAKER = {"json_schema": "json_object", "json_object": "none"}
 #: Statuses with which endpoints refuse a parameter that they do not know.
 _UNKNOWN_PARAMETER = (400, 404, 415, 422, 501)
-#: Refusals that may end later, or with another key or address.
+#: Refusals that may succeed later, or with another key or address.
 _PASSING = (401, 402, 403, 404, 408, 409, 429)
-#: Content types that are named in reasons; another could quote what was sent.
+#: Content types that may be shown in messages; any other could quote the request.
 _CONTENT_TYPES = frozenset(
     {
         "application/json",
@@ -44,26 +44,28 @@ _CONTENT_TYPES = frozenset(
         "text/xml",
     }
 )
-#: Parameters of a request that ``null`` leaves out.
+#: Parameters that are left out of requests if set to ``null``.
 _OPTIONAL = ("temperature", "reasoning_effort")
 
 
 class Outcome(NamedTuple):
-    """The outcome of a request after the client's retries. ``refused``: a retry would not help;
-    ``failed``: it may. ``reason``: why there is no answer (``timeout``, ``disconnected``, or for
-    example ``HTTP 503``)."""
+    """The outcome of a request after the client's retries."""
 
+    #: ``refused``: another try would not help; ``failed``: it may.
     status: Literal["answered", "refused", "failed"]
     reply: Reply | None = None
+    #: The reason why there is no answer: ``timeout``, ``disconnected``, or for example
+    #: ``HTTP 503``.
     reason: str = ""
 
 
 class Fault(NamedTuple):
-    """What an endpoint says of its refusal: the parameter, a code, and all of it, which may quote
-    the request."""
+    """An error reported by the endpoint."""
 
+    #: The parameter that the endpoint refuses.
     param: str = ""
     code: str = ""
+    #: The whole error as JSON text, which may quote the request.
     text: str = ""
 
     @classmethod
@@ -72,12 +74,14 @@ class Fault(NamedTuple):
         error = (body.get("error") or body) if isinstance(body, dict) else body
         fields = error if isinstance(error, dict) else {}
         return cls(
-            *(str(fields.get(name) or "") for name in ("param", "code")), text=json.dumps(error)
+            param=str(fields.get("param") or ""),
+            code=str(fields.get("code") or ""),
+            text=json.dumps(error),
         )
 
 
 class Form(NamedTuple):
-    """The form in which the endpoint takes requests: as configured, until it refuses that."""
+    """The form in which requests are sent: as configured, until the endpoint refuses it."""
 
     response_format: str
     token_limit: str = "max_tokens"
@@ -107,17 +111,18 @@ class Form(NamedTuple):
 
 
 class Endpoint:
-    """An endpoint that threads may share; ``address``: host and port. What it refused once is not
-    sent again."""
+    """An endpoint that threads may share; ``address``: host and port. Parameters that it refused
+    once are not sent again."""
 
     def __init__(self, client: openai.OpenAI, config: Labelling):
-        self.client, self.form = client, Form(config.response_format)
+        self.client = client
+        self.form = Form(config.response_format)
         self.address = client.base_url.netloc.decode()
         self._lock = threading.Lock()
 
     def ask(self, question: Question) -> Outcome:
-        """Request a chat completion, with the client's retries; anything else with HTTP 200 is a
-        failure."""
+        """Request a chat completion, with the client's retries. A response with HTTP 200 that is
+        not a completion counts as a failure."""
         while True:
             form = self.form
             sent = form.sent(question.request)
@@ -147,8 +152,8 @@ class Endpoint:
             return Outcome("failed", reason=reason)
 
     def _adapted(self, form: Form, fault: Fault) -> bool:
-        """Take the next form for the run, unless another thread has; return whether to send the
-        request again."""
+        """Change the form for the rest of the run, unless another thread already has; return
+        whether to send the request again."""
         with self._lock:
             if self.form != form:
                 return True
@@ -167,8 +172,8 @@ class Endpoint:
 
 
 def _named(fault: Fault, sent: dict[str, Any]) -> str:
-    """Return parameter and code of a fault, if they are names: others may quote the report or the
-    key."""
+    """Return parameter and code of a fault for a message, but only if they are known names:
+    anything else may quote the report or the key."""
     param = re.split(r"[.\[]", fault.param)[0]
     param = param if param in sent else ""
     code = fault.code if re.fullmatch(r"[a-z_]*_[a-z_]*|[0-9]{1,5}", fault.code) else ""
@@ -180,8 +185,8 @@ def _named(fault: Fault, sent: dict[str, Any]) -> str:
 
 
 class _TimedClient(openai.DefaultHttpxClient):
-    """An HTTP client with one deadline, in seconds, for all of a request; httpx2 waits so long for
-    every byte."""
+    """An HTTP client whose timeout, in seconds, is for the whole request; that of httpx2 starts
+    again with every byte."""
 
     def __init__(self, deadline: float, **options: Any):
         super().__init__(**options)

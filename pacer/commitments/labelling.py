@@ -1,9 +1,8 @@
-"""Labelling of the sample by a language model or from recorded answers; the result has one line per
-answer.
+"""Labelling of the sample by a language model, or from recorded answers.
 
 Answers are keyed by the hash of their request (model, prompt, report, rule-based candidate,
-settings). So an answer is reused exactly as long as its request is unchanged, and an interrupted
-run sends only the remaining requests.
+settings). So an answer is reused as long as its request is unchanged, and after an interruption
+only the remaining requests are sent.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ def label_sample(
     """Write ``out/llm_cache.jsonl`` with the answers for the sampled records.
 
     Args:
-        sample: the table that :func:`pacer.commitments.sampling.sample_records` returns. records:
-            the corpus.
+        sample: the table that :func:`pacer.commitments.sampling.sample_records` returns.
+        records: the corpus.
         config: provider ``none`` (no answers), ``recorded`` (answers from a file, by record id) or
             ``openai``.
         out: folder of the cache; answers already in the cache are not requested again.
@@ -73,20 +72,22 @@ def label_sample(
         DataError: a sampled record is unknown, or a file of answers is malformed.
         PacerError: some requests got no answer; the other answers are stored.
     """
-    path, prompt = out / "llm_cache.jsonl", system_prompt(config.prompt_file)
-    questions = (
-        [] if config.provider == "none" else build_questions(sample, records, config, prompt, rules)
-    )
+    path = out / "llm_cache.jsonl"
+    prompt = system_prompt(config.prompt_file)
+    questions: list[Question] = []
+    if config.provider != "none":
+        questions = build_questions(sample, records, config, prompt, rules)
     # recorded answers are always read from their own file
     bought = [answer for answer in read_answers(path) if answer.provider == "openai"]
     paid = {answer.request_hash: answer for answer in bought if is_answer(answer)}
-    if pages := len(bought) - len(paid):
-        what = (
-            f"lines of {path} that are not answers from a model: {pages}; their requests will "
-            "be sent again"
+    num_other = len(bought) - len(paid)
+    if num_other:
+        _log.warning(
+            f"labelling: lines of {path} that are not answers from a model: {num_other}; their "
+            "requests will be sent again"
         )
-        _log.warning(f"labelling: {what}")
-    reused, troubles = 0, Counter[str]()
+    reused = 0
+    troubles = Counter[str]()
     if config.provider == "recorded":
         current = _recorded(questions, Path(str(config.recorded)), config)
     else:
@@ -123,9 +124,9 @@ def _ask_all(
     config: Labelling,
     path: Path,
 ) -> Counter[str]:
-    """Send the unanswered questions from several threads, and add the answers to ``paid``; return
-    the number of requests without an answer, by reason. ``reused``: number of questions that were
-    answered before."""
+    """Send the unanswered questions from several threads, and add the answers to ``paid``. Return
+    the number of requests without an answer, by reason. ``reused``: the number of questions that
+    already have an answer."""
     from pacer.commitments.endpoint import connect  # the client takes a second to import
 
     with connect(config) as endpoint:
@@ -205,7 +206,8 @@ class _Requests:
             answer = _stored(question, outcome.reply, self.config)
             self.file.write(answer.model_dump_json() + "\n")
             self.file.flush()
-            self.paid[question.request_hash], result = answer, answer.status
+            self.paid[question.request_hash] = answer
+            result = answer.status
             self.ticker.advance()
         if outcome.status == "failed":
             self.failed[question.record_id] = result
@@ -251,8 +253,7 @@ def _stored(question: Question, reply: Reply, config: Labelling) -> StoredAnswer
 
 
 def _write(path: Path, current: Iterable[StoredAnswer], older: Iterable[StoredAnswer]) -> None:
-    """Write a new ``llm_cache.jsonl`` with the current answers, and other answers that were paid
-    for."""
+    """Write a new ``llm_cache.jsonl`` with the current answers, followed by the older ones."""
     lines = [answer.model_dump() | {"current": True} for answer in current]
     lines += [answer.model_dump() | {"current": False} for answer in older]
     write_jsonl(

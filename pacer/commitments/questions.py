@@ -1,4 +1,4 @@
-"""The question that each sampled record puts to the labelling model.
+"""The requests to the labelling model, one for each sampled record.
 
 A request has the system prompt, and report, rule-based candidate and sampling metadata as JSON
 (paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt", input
@@ -21,14 +21,12 @@ from pacer.data.findings import FINDINGS
 
 
 class Question(NamedTuple):
-    """The chat completion request of one record: its arguments as configured, and their SHA-256,
-    the key of the answer.
-
-    An endpoint that refuses some of them gets others, which do not change the key.
-    """
+    """The chat completion request of a record."""
 
     record_id: str
+    #: The arguments as configured. If an endpoint refuses some of them, others are sent.
     request: dict[str, Any]
+    #: SHA-256 of ``request``, the key of the answer.
     request_hash: str
 
 
@@ -39,8 +37,8 @@ def build_questions(
     prompt: str,
     rules: str = "careful",
 ) -> list[Question]:
-    """Build the question of every sampled record; ``rules`` (``anchors.rules``) find the candidate
-    ``regex_anchor``. Raises a DataError if a sampled record is not in the corpus."""
+    """Build the question of every sampled record. ``rules`` is the rule set (``anchors.rules``) of
+    the candidate ``regex_anchor``. Raises a DataError if a sampled record is not in the corpus."""
     rows = sample.join(
         records.select("record_id", "report_raw"), on="record_id", how="left", maintain_order="left"
     )
@@ -72,7 +70,7 @@ def build_questions(
 
 
 def response_format(name: str) -> dict[str, Any]:
-    """Return what ``anchors.llm.response_format`` adds to a request: nothing for ``none``."""
+    """Return the arguments that ``anchors.llm.response_format`` adds to a request, if any."""
     if name != "json_schema":
         return {} if name == "none" else {"response_format": {"type": name}}
     findings = {"type": "array", "items": {"type": "string", "enum": list(FINDINGS)}}

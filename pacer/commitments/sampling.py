@@ -8,6 +8,8 @@ a later one. Records are ordered by a hash of seed and record id, so the sample 
 their order in the table.
 """
 
+import math
+
 import polars as pl
 
 from pacer.core.contexts import CONTEXTS
@@ -99,7 +101,7 @@ def _draw(train: pl.DataFrame, count: int) -> pl.DataFrame:
     members = {name: train[name].arg_true().to_list() for name in names}
     drawn: set[int] = set()
     for position, name in enumerate(names):
-        quota = -(-(count - len(drawn)) // (len(names) - position))
+        quota = math.ceil((count - len(drawn)) / (len(names) - position))
         drawn.update([row for row in members[name] if row not in drawn][:quota])
     drawn.update([row for row in range(train.height) if row not in drawn][: count - len(drawn)])
     return train[sorted(drawn)]

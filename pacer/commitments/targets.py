@@ -33,11 +33,11 @@ def build_anchors(
         out: output table of :data:`~pacer.commitments.anchor.ANCHOR_SCHEMA`, in the order of the
             records.
         rules: ``anchors.rules``, the rule set of the records without an answer.
-        kinds: ``commit.attributes``, read by rules for every origin of an anchor; none: the table
-            has no such column.
+        kinds: ``commit.attributes``. Attributes are read by rules whatever the origin of an anchor;
+            without kinds the table has no such column.
 
     Returns:
-        The audit: its ``checks`` are lines, of which those not marked good deserve attention.
+        The audit; those of its ``checks`` that are not marked good deserve attention.
     """
     table = read_records(records, COLUMNS)
     answers = _read_cache(cache, table)
@@ -57,10 +57,10 @@ def build_anchors(
     }
     schema = ANCHOR_SCHEMA | (DESCRIBED if kinds else {})
     if kinds:
-        said = map(read_attributes, table["report_raw"])
+        attributes = map(read_attributes, table["report_raw"])
         known = [
             anchor.described(of_report, kinds)
-            for anchor, of_report in zip(anchors, said, strict=True)
+            for anchor, of_report in zip(anchors, attributes, strict=True)
         ]
         columns["attributes"] = [anchor.as_dict().get("attributes", []) for anchor in known]
     write_table(
@@ -102,8 +102,8 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
 def _audit(
     answers: Collection[Answer], rows: Sequence[tuple[str, str, Anchor]], identical: Sequence[bool]
 ) -> dict[str, Any]:
-    """Summarise the anchors; a row has a record's context, origin and anchor; ``identical``:
-    whether the rules agree with each answer."""
+    """Summarise the anchors. A row has a record's context, origin and anchor; ``identical`` has,
+    for each answer, whether the rules agree with it."""
     statuses = {
         name.replace("_", " "): sum(answer.status == name for answer in answers)
         for name in STATUSES

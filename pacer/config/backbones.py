@@ -17,7 +17,7 @@ _LOCATED_BY = {"bundled": (), "standin": (), "hub": ("id", "revision"), "local":
 
 
 class Backbone(Strict):
-    """Where one frozen model comes from."""
+    """The source of a frozen model."""
 
     provider: Literal["bundled", "standin", "hub", "local"]
     id: str | None = None

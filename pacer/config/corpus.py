@@ -1,6 +1,6 @@
-"""The data: where the raw corpus comes from and how it is read, and the targets that are made from
-report text (commitments, and the tokens that L_TLW emphasises). All paths of the corpus but
-``root`` are relative to ``root``."""
+"""The data: the source of the raw corpus, how it is read, and the targets that are made from report
+text (commitments, and the tokens that L_TLW emphasises). All paths of the corpus except ``root``
+are relative to ``root``."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -48,9 +48,9 @@ class Format(Strict):
 
     #: Keys of the input files.
     files: ClassVar[tuple[str, ...]]
-    #: Those that can be unset.
+    #: Keys of the input files that may be unset.
     optional: ClassVar[tuple[str, ...]] = ()
-    #: Whether the format contains which study is a patient's previous study.
+    #: Whether the format identifies a patient's previous examination.
     has_priors: ClassVar[bool] = True
 
 

@@ -1,4 +1,4 @@
-"""Where the pipeline writes."""
+"""The folders of the pipeline's outputs."""
 
 from pathlib import Path
 
@@ -28,9 +28,9 @@ FOLDERS = (
 
 
 def check_folders(root: Path) -> None:
-    """Raise a ConfigError if a link puts a folder of outputs outside the repository, which DVC
-    would refuse after the work. Files may be links, which is how DVC places those of a cache on
-    another disk."""
+    """Raise a ConfigError if a link puts a folder of outputs outside the repository: DVC would
+    refuse it, but only after the work is done. Files may be links, because DVC links files of a
+    cache on another disk."""
     inside = root.resolve()
     for name in FOLDERS:
         place = (root / name).resolve()

@@ -1,5 +1,5 @@
-"""The whole of ``params.yaml``, validated before any work starts, and profiles that it can be made
-of.
+"""The whole of ``params.yaml``, which is validated before any work starts, and the profiles that it
+is written from.
 
 ``configs/phantom.yaml`` has every key; other parameter files may have only the values that differ.
 The key ``extends`` of such a file names the profile that it modifies.

@@ -2,7 +2,7 @@
 file of groups.
 
 An unknown key, a wrong type or a forbidden value raises a :class:`ConfigError` that names the key,
-the value and what is allowed.
+the value and the allowed values.
 """
 
 from pathlib import Path

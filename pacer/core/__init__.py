@@ -1,1 +1,1 @@
-"""What every package uses: errors, atomic files, contexts, processes and devices, progress."""
+"""Shared by all packages: errors, atomic files, contexts, processes and devices, progress."""

@@ -1,4 +1,4 @@
-"""What this process computes on: its device, the CPU's threads, and which arithmetic is fast."""
+"""The device of this process, its CPU threads, and which arithmetic is fast."""
 
 import torch
 

@@ -1,7 +1,7 @@
 """Errors that a user can act on.
 
 Every message says what was received, what was expected and what to do, and names the record if
-there is one. It calls a setting of a score by its keyword in Python, followed by the option of the
+there is one. A setting of a score is named by its keyword in Python, followed by the option of the
 command line in parentheses. No message may contain report text, because patient text must stay out
 of terminals and logs.
 """
@@ -99,7 +99,7 @@ def run_cleanly(main: Callable[[], None]) -> None:
 
 
 def _message(error: Exception) -> str | None:
-    """Return what the user can do about an error, or None if that is not known."""
+    """Return advice to the user for an error, or None if there is none."""
     if isinstance(error, PacerError):
         return str(error)
     missing = (error.name or "pacer") if isinstance(error, ModuleNotFoundError) else "pacer"

@@ -32,8 +32,8 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 _SECOND_TRY = 0.1
 #: Name in the scratch directory of the output that is being replaced.
 _ASIDE = "replaced"
-#: Uses the parser written in Python: by default ruamel uses libyaml where it is installed, which
-#: refuses `?` in the words of a list.
+#: Uses the parser written in Python, because libyaml, which ruamel uses by default where it is
+#: installed, refuses `?` in the words of a list.
 _plain_values = lru_cache(maxsize=64)(lambda text: YAML(typ="safe", pure=True).load(text))
 
 
@@ -106,8 +106,7 @@ def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
 
 @contextmanager
 def _with_path_in_errors(target: str | Path) -> Generator[None]:
-    """Add to an error of the block what was being written, which the error of a full disk does not
-    contain."""
+    """Add the path to errors of the block; the error of a full disk does not name it."""
     try:
         yield
     except Exception as error:
@@ -177,7 +176,8 @@ def _readable(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
 
 
 def _reason(error: Exception) -> str:
-    """Return why bytes are not valid JSON. A decoder's own message would quote them."""
+    """Return the reason why bytes are not valid JSON, without quoting them as the decoder's own
+    message does."""
     if isinstance(error, UnicodeDecodeError):
         return "not UTF-8; save the file as UTF-8"
     return str(error)
@@ -209,8 +209,9 @@ def read_jsonl(path: str | Path) -> list[Any]:
 
 
 def read_journal(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each line, except a last one that a kill cut off; nothing if
-    there is no file. Raises a DataError if a line is malformed; the message names file and line."""
+    """Yield the number and value of each line, except an incomplete last line, which a killed
+    process left; nothing if there is no file. Raises a DataError if a line is malformed; the
+    message names file and line."""
     content = Path(path).read_bytes() if Path(path).exists() else b""
     return parse_lines(content[: content.rfind(b"\n") + 1].split(b"\n"), path)
 
@@ -232,7 +233,7 @@ class Journal:
         self._file.close()
 
     def append(self, row: dict[str, Any]) -> None:
-        """Pass a line to the system, which writes it even if this process dies."""
+        """Append a line. The system writes it even if this process dies."""
         # one write, so that lines of several threads do not mix
         self._file.write(json.dumps(row).encode() + b"\n")
         self._file.flush()

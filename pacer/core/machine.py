@@ -10,8 +10,9 @@ from pathlib import Path
 
 
 def core_count() -> int:
-    """Return how many CPU cores this process may use: those of its affinity mask, at most the quota
-    of its control groups rounded down, at least one. macOS has neither."""
+    """Return how many CPU cores this process may use: those of its affinity mask, but at most the
+    quota of its control groups, rounded down, and at least one. macOS has neither mask nor
+    quota."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
@@ -78,6 +79,6 @@ def prepare_environment() -> str:
 
 
 def peak_memory() -> int:
-    """Return the largest main memory that this process has held so far, in bytes."""
+    """Return the peak main memory of this process so far, in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -74,8 +74,8 @@ def prefetch(
     request). What ``make`` raises is raised in place of its result.
 
     Args:
-        items: read by the calling thread. ahead: number of results in progress or waiting, beyond
-            one for each worker.
+        items: read by the calling thread.
+        ahead: number of results in progress or waiting, beyond one for each worker.
     """
     if workers == 0:
         yield from map(make, items)

@@ -15,10 +15,10 @@ class Ticker(tqdm):
     """Counts finished items; ``advance(n, note)`` after each. Use as a context manager.
 
     Args:
-        what: name of the work, shown first. total: number of items; None when it is not known
-            beforehand.
+        what: name of the work, shown first.
+        total: number of items; None when it is not known beforehand.
         done: items finished by an earlier run (they do not count towards the rate).
-        shown: False shows nothing (processes other than the first).
+        shown: False to show nothing, in processes other than the first.
     """
 
     monitor_interval = 0  # no monitoring thread

@@ -1,8 +1,8 @@
-"""Ctrl-C (SIGINT), and SIGTERM, with which clusters stop a job: work ends with its state saved.
+"""Handling of Ctrl-C (SIGINT), and of SIGTERM, with which clusters stop a job: the state of the
+work is saved before the process ends.
 
 The exit code is 130 or 143, as shells count signals. A second Ctrl-C ends the process at once.
-Programs that a process starts have an environment that changes no result, and live no longer than
-the process.
+Programs that a process starts end with it at the latest, and their environment changes no result.
 """
 
 import _thread
@@ -41,15 +41,15 @@ def start_timer(seconds: float, call: Callable[..., object], *arguments: Any) ->
 
 
 def signal_at_parents_end(number: int = signal.SIGKILL) -> None:
-    """Ask, on Linux, for a signal to this process when its parent dies; ``preexec_fn`` of a new
-    process."""
+    """On Linux, request a signal to this process when its parent dies. Used as ``preexec_fn`` of
+    new processes."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, number)
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGINT or SIGTERM arrived, or another process of this run got it. Libraries treat it as
-    Ctrl-C."""
+    """This process, or another process of the run, has received SIGINT or SIGTERM. Libraries treat
+    this exception as Ctrl-C."""
 
     def __init__(self, number: int):
         super().__init__()
@@ -87,32 +87,42 @@ def stoppable() -> Generator[None]:
         if not _Stop.postponed:
             raise Stopped(number)
 
+    # a shell script's background jobs ignore Ctrl-C
+    handled = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in handled}
+    try:
+        with _raised_after_callbacks():
+            yield
+    except Exception as error:
+        if _Stop.number:  # for example, another process has left a collective first
+            raise Stopped(_Stop.number) from error
+        raise
+    finally:
+        if not _Stop.number:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _raised_after_callbacks() -> Generator[None]:
+    """Raise a :class:`Stopped` again in the block if it was raised in a callback, such as a weak
+    reference's, out of which Python lets no exception."""
+    hook = sys.unraisablehook
+
     def raise_again(number: int, frame: FrameType | None) -> None:
         raise Stopped(_Stop.number)
 
     def report(unraisable: "sys.UnraisableHookArgs") -> None:
         if not isinstance(unraisable.exc_value, Stopped):
             return hook(unraisable)
-        # raised in a callback, such as a weak reference's, out of which Python lets no exception
         signal.signal(signal.SIGINT, raise_again)
         start_timer(0.1, _thread.interrupt_main)
 
-    hook = sys.unraisablehook
     sys.unraisablehook = report
-    # a shell script's background jobs ignore Ctrl-C
-    handled = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in handled}
     try:
         yield
-    except Exception as error:
-        if _Stop.number:  # for example, another process has left a collective first
-            raise Stopped(_Stop.number) from error
-        raise
     finally:
         sys.unraisablehook = hook
-        if not _Stop.number:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def request_stop(number: int = signal.SIGTERM) -> None:
@@ -127,7 +137,7 @@ def request_stop(number: int = signal.SIGTERM) -> None:
 
 
 def _end() -> None:
-    """End this process at once, and those that it started."""
+    """End this process and the processes that it started, at once."""
     import psutil
 
     for child in psutil.Process().children(recursive=True):
@@ -138,7 +148,7 @@ def _end() -> None:
 
 
 def stop_requested() -> bool:
-    """Return whether a signal has asked for a stop."""
+    """Return whether a stop was requested."""
     return _Stop.number != 0
 
 

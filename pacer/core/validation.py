@@ -1,4 +1,4 @@
-"""The problems that pydantic finds, in words."""
+"""Messages for the problems that pydantic finds."""
 
 from typing import Any
 
@@ -33,5 +33,5 @@ def _explain(problem: Any, whole: str, of_parameters: bool) -> str:
 
 
 def reason_of(problem: Any) -> str:
-    """Return what is allowed, in pydantic's words. They do not quote the value."""
+    """Return pydantic's description of the allowed values, which does not quote the value."""
     return problem["msg"].removeprefix("Value error, ")

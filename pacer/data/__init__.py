@@ -1,9 +1,9 @@
 """Conversion of any supported corpus to checked records and images.
 
-- A reader converts the files of one format to a frame of studies (`records.STUDY_SCHEMA`), with one
-  row per examination, and gives a reason for each row that it leaves out.
-- `records` converts studies to records: it joins and cleans targets, sets contexts and previous
-  reports, and applies limits.
+- A reader converts the files of one format to a frame with one row per examination
+  (`records.STUDY_SCHEMA`), and gives a reason for each row that it leaves out.
+- `records` converts examinations to records: it joins and cleans targets, sets contexts and
+  previous reports, and applies limits.
 - `images` inspects every image that a record names, once.
 - `audit` counts over the finished tables; `build_corpus` runs all the steps and writes the files.
 

@@ -36,9 +36,11 @@ _PLACES = 3
 
 
 class Rows(NamedTuple):
-    """The rows of an input that are in use, and the lines of ``problems.csv`` about the others."""
+    """The rows of an input."""
 
+    #: The rows in use.
     used: pl.DataFrame
+    #: The lines of ``problems.csv``: rows that are not in use, and doubtful rows.
     listed: pl.DataFrame = pl.DataFrame(schema=_LIST_SCHEMA)
 
     def with_columns(self, *columns: Any, **named: Any) -> "Rows":
@@ -96,9 +98,9 @@ class Notes:
 
     #: Number of rows read, by input (a context, or the role of a file).
     read: Counter[str] = field(default_factory=Counter)
-    #: Number of rows whose studies are beyond ``corpus.limit``.
+    #: Number of rows whose examinations are beyond ``corpus.limit``.
     beyond_limit: int = 0
-    #: Number of studies whose previous report was empty after cleaning.
+    #: Number of examinations whose previous report was empty after cleaning.
     empty_priors: int = 0
     #: By context without a previous report: how many targets presuppose one, and how many targets
     #: there are.
@@ -112,8 +114,8 @@ class Notes:
             self.topics.setdefault(topic, {}).setdefault(source, Counter())[value] += number
 
     def count_first(self, topic: str, source: str, values: Iterable[tuple[str, str]]) -> None:
-        """Count each value, and name the first id or path that has it; ``values`` has pairs of
-        both."""
+        """Count each value, and name the first id or path that has it. ``values``: pairs of a value
+        and an id or path."""
         owners_of: dict[str, list[str]] = {}
         for value, owner in values:
             owners_of.setdefault(value, []).append(owner)

@@ -29,7 +29,7 @@ PAPER_RECORDS: dict[str, dict[str, int]] = {
 WORDING_LIMIT = 0.05
 #: A check is flagged if more than this share of the input rows were left out.
 LEFT_OUT_LIMIT = 0.1
-#: A check is flagged if more than this number of days (100 years) lie between two studies.
+#: A check is flagged if more than this number of days (100 years) lie between two examinations.
 GAP_LIMIT = 36_525
 #: Number of reasons that a line names; the others are only counted.
 _NAMED = 5
@@ -190,7 +190,7 @@ def _reasons(reasons: Mapping[str, int]) -> str:
 
 
 def _reused(pictures: pl.DataFrame) -> Check:
-    """Count the pictures, by content, in records of more than one patient, split, study and
+    """Count the pictures, by content, in records of more than one patient, split, examination and
     view."""
     owners = {
         "two patients": "subject_id",
@@ -266,8 +266,8 @@ def _wording(wording: Mapping[str, tuple[int, int]], treated: str) -> Check:
 def _priors(
     priors: pl.DataFrame, contexts: Collection[str], config: Corpus, notes: Notes
 ) -> Iterator[Check]:
-    """Describe the choice of previous reports. Studies without a date neither have nor can be a
-    previous study."""
+    """Describe the choice of previous reports. Examinations without a date neither have nor can be
+    a previous examination."""
     name = "Time since the previous study"
     if priors.height:
         gap = pl.col("gap_days")
@@ -296,8 +296,8 @@ def _priors(
 
 
 def note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> Check:
-    """Describe one topic of a reader's notes, known or not; inputs with the same description are
-    merged."""
+    """Describe one topic of a reader's notes, even if it has no title in :data:`_TOPICS`. Inputs
+    with the same description are merged."""
     about = _TOPICS.get(topic, {})
     alike: dict[str, list[str]] = {}
     for source, values in by_source.items():
@@ -307,9 +307,9 @@ def note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> C
             parts.append(f"{number(len(values) - _VALUES)} others")
         alike.setdefault(", ".join(parts), []).append(source)
     detail = "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
-    cure = f"; {about['cure']}" if "cure" in about and form == "table" else ""
+    remedy = f"; {about['remedy']}" if "remedy" in about and form == "table" else ""
     return Check(
         about.get("title", topic.replace("_", " ").capitalize()),
-        detail + cure,
+        detail + remedy,
         about.get("harmless", False),
     )

@@ -94,7 +94,7 @@ def build_corpus(
         write_table(folder / "priors.parquet", priors, PRIOR_SCHEMA)
         account.write(folder / "problems.csv")
         if source.truth is not None:
-            # the latent states of the studies in use, with ids in the form of the records
+            # the latent states of the examinations in use, with ids in the form of the records
             truth = read_table(source.truth, TRUTH_SCHEMA).with_columns(
                 bare_id("study_id"), bare_id("subject_id")
             )

@@ -14,11 +14,10 @@ quirks with three differences: line breaks, underscores and runs of spaces are u
 underscores are deleted; three passes shorten runs of periods; colons and ``< = > @`` are removed.
 
 ``decimals`` is for corpora that were never released in upstream's form. A mark within a number
-stays (``2.5 cm``, ``1/2``, ``9:30``), the number of a list item is distinguished from a
-number that ends a sentence, and no other mark joins two words or sentences when it is removed
+stays (``2.5 cm``, ``1/2``, ``9:30``), the number of a list item is distinguished from a number that
+ends a sentence, and no other mark joins two words or sentences when it is removed
 (``cleaning.yaml``): a question mark and a slash between words become words, and the lines of a list
-are sentences.
-Spaces are single, so that cleaning twice does no harm.
+are sentences. All spaces are single, so that cleaning twice has no further effect.
 
 Scores of different cleaners are not comparable.
 """
@@ -124,8 +123,8 @@ def _replaced(table: str, text: str) -> str:
 
 
 def _is_list(text: str) -> bool:
-    """Whether the line ends of a text are intended, and not those of a wrapped paragraph: its lines
-    are short, or the first word of the next line would have fitted into one of them."""
+    """Whether the line ends of a text are intended, rather than those of a wrapped paragraph: its
+    lines are short, or the first word of the next line would have fitted into one of them."""
     lines = [line.strip() for line in text.split("\n")]
     width = max(map(len, lines))
     return width < _NARROW or any(
@@ -163,8 +162,8 @@ def without_item_numbers(text: str) -> str:
 
 
 def changed_number(raw: str, cleaned: str) -> str | None:
-    """Return the first number of a report that is missing in its cleaned form, None if it has all.
-    The numbers of list items do not count."""
+    """Return the first number of a report that its cleaned form lacks, or None. The numbers of list
+    items do not count."""
     left = Counter(_NUMBER.findall(cleaned))
     for number in _NUMBER.findall(without_item_numbers(raw)):
         if not left[number]:
@@ -194,7 +193,7 @@ def raw_sentences(text: str) -> list[str]:
     cased = text != text.lower()
     sentences: list[str] = []
     for piece in _SENTENCE_END.split(without_item_numbers(text).strip()):
-        if sentences and _goes_on(sentences[-1], piece, cased):
+        if sentences and _continues(sentences[-1], piece, cased):
             sentences[-1] += f" {piece}"
         else:
             sentences.append(piece)
@@ -207,10 +206,10 @@ def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | Non
     sentences = raw_sentences(text)
     wanted = [sentence for sentence in sentences if not unwanted(sentence)]
     joined = " ".join(_SENTENCE_END.split(text.strip()) if wanted == sentences else wanted)
-    return joined if says_something(joined) else None
+    return joined if has_content(joined) else None
 
 
-def _goes_on(sentence: str, piece: str, cased: bool) -> bool:
+def _continues(sentence: str, piece: str, cased: bool) -> bool:
     """Whether a piece continues the preceding sentence. ``cased``: the text has capitals, so
     sentences begin with one."""
     begins_small = piece[:1].islower() or piece[:1].isdigit()
@@ -220,7 +219,7 @@ def _goes_on(sentence: str, piece: str, cased: bool) -> bool:
     return (cased and may_be_abbreviated) or is_after_time or is_unfinished
 
 
-def says_something(text: str) -> bool:
+def has_content(text: str) -> bool:
     """Whether a text contains a letter or digit."""
     return any(character.isalnum() for character in text)
 

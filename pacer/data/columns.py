@@ -17,7 +17,7 @@ _ID = "record_id"
 #: computation.
 _ABSENT = {"", "#N/A", "<NA>", "N/A", "NA", "NONE", "NULL", "NaT", "None", "Null"}
 _ABSENT |= {"n/a", "nat", "none", "null"}
-#: Numbers as people and spreadsheets write them: ``0.5``, ``0,5``, ``50 %``.
+#: Numbers as people and spreadsheets write them: ``0.5``, ``0,5``, ``50%``.
 _NUMBER = re.compile(r"[\s+−-]*\d*[.,]?\d+(e[+-]?\d+)?\s*[%f]?\s*", re.IGNORECASE)
 #: Maximum number of distinct values in a column of texts; with more, the groups are too small to be
 #: informative.

@@ -204,9 +204,9 @@ def dicom_image(data: FileDataset) -> Image.Image:
 
 
 def _odd_orientation(data: FileDataset) -> str | None:
-    """Return the directions of an image's rows and columns in a patient (``R\\F``), unless the
-    patient's head is up and the left side at the right, as frontal images are shown; rows of a
-    lateral one may go either way."""
+    """Return the directions of an image's rows and columns in the patient (``R\\F``) if they are
+    unusual; None if the patient's head is up and, on a frontal image, the left side is at the
+    right. The rows of a lateral image may have either direction."""
     given = data.get("PatientOrientation") or ()
     if len(given) < 2:
         return None

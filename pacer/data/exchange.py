@@ -13,8 +13,9 @@ def exchange(
     """Give each record the ``columns`` of another patient's record that has the same values in the
     columns ``same``.
 
-    Each group is sorted by patient (by id, or in an order of ``seed``), and the columns are rotated
-    by the largest number of records of any patient. So no record gets columns of its own patient.
+    Each group is sorted by patient (by id, or in a random order that ``seed`` determines), and the
+    columns are rotated by the largest number of records of any patient. So no record gets columns
+    of its own patient.
     Groups in which one patient has more than half of the records are left out.
     """
     patients = records["subject_id"].unique().sort()

@@ -13,8 +13,8 @@ from pacer.core.io import yaml_beside
 LINE_ENDS = "[\x0b\x0c\x85\u2028\u2029]"
 #: Control characters other than tab and line ends.
 CONTROL = r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]"
-#: Control characters, and half a surrogate pair, which JSON can express but encodings, tokenizers
-#: and tables refuse.
+#: Control characters, and lone surrogates, which JSON can express but encodings, tokenizers and
+#: tables refuse.
 _NO_TEXT = re.compile(rf"{CONTROL}|[\ud800-\udfff]")
 
 
@@ -91,7 +91,7 @@ ENGLISH = (
 )
 
 
-@lru_cache(maxsize=4096)  # the rows of a study have one text
+@lru_cache(maxsize=4096)  # the rows of an examination have one text
 def is_absent(text: str) -> bool:
     """Return whether a text that is not blank has no letter or digit, or has only
     :data:`ABSENT_WORDS`, words for a report to come, empty fields of a template, or an error of a
@@ -118,8 +118,8 @@ LARGEST_EXACT = 2**53
 
 
 def rounding_fault(text: str) -> str | None:
-    """Return the reason why a text is no id if a spreadsheet or a number type has rounded it
-    (``1.23457E+12``), or if it is an error such as ``#N/A``; else None."""
+    """Return the reason why a text cannot be an id: a spreadsheet or a number type has rounded it
+    (``1.23457E+12``), or it is an error such as ``#N/A``. Else return None."""
     if text.isalnum():  # most ids, and much faster
         return None
     if _SPREADSHEET_ERROR.search(text):
@@ -136,12 +136,13 @@ def rounding_fault(text: str) -> str | None:
 #: Words that programs write into an empty cell; unlike ``N/A``, none can be an id.
 EMPTY_CELL = r"(?i)^\s*(?:nan|nat|none|null|<na>|undefined|\\N)?\s*$"
 
-#: Most characters in an id.
+#: Maximum number of characters in an id.
 LONGEST_ID = 200
 
 
 def id_fault(text: str) -> str | None:
-    """Return the reason why a text cannot be the id of a record, study or patient, else None."""
+    """Return the reason why a text cannot be the id of a record, examination or patient, else
+    None."""
     if text != text.strip() or not text:
         return "an id must not be empty, or start or end with a space"
     if len(text) > LONGEST_ID:

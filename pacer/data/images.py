@@ -22,7 +22,7 @@ from pacer.data.schemas import IMAGE_SCHEMA
 SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {
     "problem": pl.String(),  # why the image cannot be used; null if it can
     "notes": pl.List(pl.String()),  # warnings
-    "patient": pl.String(),  # the patient that the header names; null if it is no DICOM file
+    "patient": pl.String(),  # the patient that the header names; null if it is not a DICOM file
     "days": pl.List(pl.String()),  # the days that the header names
 }
 

@@ -1,5 +1,5 @@
 """Doubtful patient ids: placeholders, ids that differ only in their spelling or have far more
-studies than others, and DICOM headers that name another patient or day."""
+examinations than others, and DICOM headers that name another patient or day."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ _NO_PATIENT = (
     rf"(?i)^(?:[0\W_]*|-1|[\W_]*(?:(?:{_BESIDE})[\W_]+)*(?:{_WORDS})(?:[\W_]+(?:{_BESIDE}"
     rf"|{_WORDS}))*[\W_]*)$"
 )
-#: Flag at most this many patients for their number of studies.
+#: Flag at most this many patients for their number of examinations.
 _MAX_FLAGGED = 5
-#: Flag patients with at least this many times the studies of the next one.
+#: Flag patients with at least this many times the examinations of the next one.
 _FAR_MORE = 3
-#: Flag patients with at least this many studies.
+#: Flag patients with at least this many examinations.
 _MANY = 6
 
 
@@ -35,9 +35,10 @@ def is_placeholder_id(column: str) -> pl.Expr:
 
 
 def spelling(column: str) -> pl.Expr:
-    """Normalise ids, so that those are equal which differ only in case, blanks, leading zeros, a
-    decimal ``.0``, HL7's parts after ``^``, a word such as ``MRN:`` before a number, and marks,
-    except between two digits that are not in groups of two to four (``12-34-56``)."""
+    """Normalise ids: two ids become equal if they differ only in case, blanks, leading zeros, a
+    decimal ``.0``, HL7's parts after ``^``, a word such as ``MRN:`` before a number, or
+    punctuation. Punctuation between two digits stays, unless the digits are in groups of two to
+    four (``12-34-56``)."""
     ids = pl.col(column).str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
     ids = ids.str.replace(r"[.,]0+$|\^.*$", "")
     ids = ids.str.replace(r"^(\d{2,4})[-. ](\d{2,4})(?:[-. ](\d{2,4}))?$", "$1$2$3")

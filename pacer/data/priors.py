@@ -1,12 +1,13 @@
-"""Days and times of image rows, and choice of the earlier study that supplies the previous report.
+"""Days and times of image rows, and choice of the earlier examination that supplies the previous
+report.
 
 Values that programs write for an unknown day or time are set to null, and zoned times are put in
 order.
 
-The prior of a study is the latest earlier study of the same subject that has a report, by date and
-time, never by the order of ids. An unknown order is never guessed. A study without a date has no
-prior and cannot be one. Of two studies on the same day, neither precedes the other if one has no
-time. Of equally near ones, the larger id is taken.
+The prior of an examination is the latest earlier examination of the same subject that has a report,
+by date and time, never by the order of ids. An unknown order is never guessed. An examination
+without a date has no prior and cannot be one. Of two examinations on the same day, neither precedes
+the other if one has no time. If several are equally near, the one with the larger id is taken.
 """
 
 from bisect import bisect_left
@@ -32,7 +33,8 @@ _PLACEHOLDER_DAYS = TABLE["no date"]
 _NEAR = timedelta(days=366)
 #: A date of zeros.
 _ZEROS = r"^[0\s:./T-]+$"
-#: Treat midnight, or one other time, as missing if it occurs in more than this share of studies.
+#: Treat midnight, or one other time, as missing if it occurs in more than this share of
+#: examinations.
 _DEFAULT_SHARE = 0.05
 #: The other time must also be this many times as frequent as the next.
 _DEFAULT_RATIO = 3
@@ -42,7 +44,7 @@ _SWAPPED = (
     "the file mixes date formats, so a spreadsheet may have swapped day and month; export "
     "the dates as text"
 )
-#: The columns that :func:`choose_priors` adds to each study.
+#: The columns that :func:`choose_priors` adds to each examination.
 CHOICE_SCHEMA = {name: PRIOR_SCHEMA[name] for name in PRIOR_SCHEMA if name != "study_id"}
 _END = attrgetter("end")
 
@@ -82,9 +84,9 @@ def read_moments(images: Rows, role: str, notes: Notes) -> Rows:
 
 
 def _drop_swapped_dates(images: Rows, role: str, notes: Notes) -> Rows:
-    """List dates with the year first in a file that has others in the stated form, because a
-    spreadsheet may have swapped day and month before it wrote them so. They are not used if exactly
-    the dates that can be swapped have the year first."""
+    """List dates with the year first in a file whose other dates have the stated form: a
+    spreadsheet may have swapped day and month when it converted them. They are not used if the
+    dates with the year first are exactly those in which day and month can be swapped."""
     day = pl.col("day").dt.day()
     is_own = pl.col("date") != pl.col("written")
     is_either = (day <= 12) & (day != pl.col("day").dt.month())
@@ -140,13 +142,13 @@ def _null_where(where: pl.Expr, images: pl.DataFrame, *names: str) -> pl.DataFra
 
 
 class _Dated(NamedTuple):
-    """A study with a date. It precedes the studies that begin after its end."""
+    """An examination with a date. It precedes the examinations that begin after its end."""
 
-    #: Its place in the table of studies.
+    #: Its place in the table of examinations.
     row: int
     study: str
     day: date
-    #: Its time, or the begin of its day if it has no time.
+    #: Its time, or the beginning of its day if it has no time.
     begin: datetime
     #: Its time, or the end of its day.
     end: datetime
@@ -155,11 +157,12 @@ class _Dated(NamedTuple):
 
 
 def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
-    """Choose the prior of every study of every subject.
+    """Choose the prior of every examination of every subject.
 
     Args:
-        studies: ``subject``, ``study`` (unique within it), ``day`` (Date, null), ``clock`` (Time,
-            null) and ``has_report`` (findings or an impression, images or not), in any order.
+        studies: the examinations, in any order: ``subject``, ``study`` (unique within it), ``day``
+            (Date, null), ``clock`` (Time, null) and ``has_report`` (findings or an impression,
+            images or not).
 
     Returns:
         The same rows in the same order, with the columns of :data:`CHOICE_SCHEMA` added.
@@ -181,14 +184,15 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
 
 
 def _choices(studies: list[_Dated]) -> Iterator[tuple[_Dated, tuple[str, float]]]:
-    """Yield each study of one subject that has a prior, and its values of :data:`CHOICE_SCHEMA`."""
+    """Yield each examination of one subject that has a prior, and its values of
+    :data:`CHOICE_SCHEMA`."""
     reports = sorted((study for study in studies if study.has_report), key=_END)
     latest_begin = list(accumulate((report.begin for report in reports), max))
     for study in studies:
         last = bisect_left(reports, study.begin, key=_END)
         if not last:
             continue
-        # the earlier reports that none of them follows; all are of one day
+        # the earlier reports that no other earlier report follows; all are of the same day
         first = bisect_left(reports, latest_begin[last - 1], 0, last, key=_END)
         prior = max(reports[first:last], key=attrgetter("study"))
         both_timed = study.is_timed and prior.is_timed

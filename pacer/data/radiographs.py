@@ -109,7 +109,7 @@ def image_header(path: str | Path, decode: bool = False) -> Header:
                 last = _LAST_BYTES.get(image.format or "")
                 if not decode and last and not image.mode.startswith(_DEEP):
                     file.seek(-len(last), os.SEEK_END)
-                    if file.read() == last:  # a file that ends otherwise can still be whole
+                    if file.read() == last:  # a file with a different end can still be complete
                         is_turned = _orientation(image) in (5, 6, 7, 8)
                         width, height = reversed(image.size) if is_turned else image.size
                         return Header(width, height)

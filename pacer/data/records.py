@@ -1,8 +1,8 @@
-"""Conversion of studies to records: joins, cleans and checks targets and previous reports; one row
-per context.
+"""Conversion of examinations to records: joins, cleans and checks targets and previous reports; one
+row per context.
 
-This is the only place where report text is cleaned. All contexts of a study share the same text,
-except that ``corpus.unseen_comparisons: strip`` removes sentences in the contexts without a
+This is the only place where report text is cleaned. All contexts of an examination share the same
+text, except that ``corpus.unseen_comparisons: strip`` removes sentences in the contexts without a
 previous report.
 """
 
@@ -15,7 +15,7 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.account import BAD, LEFT_OUT, Notes, Rows
-from pacer.data.cleaning import CLEANERS, changed_number, says_something, without_sentences
+from pacer.data.cleaning import CLEANERS, changed_number, has_content, without_sentences
 from pacer.data.hygiene import (
     ANY_RESIDUE,
     CONTROL,
@@ -37,10 +37,10 @@ from pacer.data.wording import compares_with_prior
 STUDY_SCHEMA: dict[str, pl.DataType] = {
     "file": pl.String(),
     "row": pl.String(),  # as in problems.csv
-    "rows": pl.Int64(),  # number of input rows behind the study
+    "rows": pl.Int64(),  # number of input rows behind the examination
     "id": pl.String(),  # unique in each of its contexts
-    # contexts in which the study has a record; null: all that frontal, lateral and prior_study_id
-    # allow
+    # contexts in which the examination has a record; null: all that frontal, lateral and
+    # prior_study_id allow
     "contexts": pl.List(pl.String()),
     "split": pl.String(),  # train | val | test; null: drawn by subject
     "study_id": pl.String(),
@@ -60,7 +60,7 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     **PRIOR_SCHEMA,  # null if the input has only the text
 }
 
-#: Text sections of a study.
+#: Text sections of an examination.
 _TEXTS = ("findings", "impression", "indication", "history", "prior_findings", "prior_impression")
 #: The sections that are joined to form a target.
 _TARGET = ("findings", "target_impression")
@@ -96,18 +96,18 @@ def draft_records(
     originals: pl.DataFrame,
     notes: Notes,
 ) -> Rows:
-    """Create the records of the studies; list every study without one, or count it as beyond the
-    limit. Count empty previous reports.
+    """Create the records of the examinations; list every examination without one, or count it as
+    beyond the limit. Count empty previous reports.
 
     Args:
-        studies: the rows that a reader returns.
-        names: the input's names for the columns of studies, for messages.
+        studies: the rows that a reader returns, one per examination.
+        names: the input's names for the columns of examinations, for messages.
         originals: ``study_id`` without MIMIC's letter, and ``findings_original``.
 
     Returns:
         Records whose ids and images are still unchecked, with the columns of ``records.parquet``,
-        those of the studies, and ``number`` (of the study), ``compares`` (whether the target
-        presupposes a previous report; null if the context has one) and ``nothing_left``.
+        those of the examinations, and ``number`` (of the examination), ``compares`` (whether the
+        target presupposes a previous report; null if the context has one) and ``nothing_left``.
     """
     rows = studies._replace(used=study_frame(studies.used, config))
     rows = _checked(rows, config, names, notes)
@@ -120,7 +120,7 @@ def draft_records(
     draft = studies_in_use.with_row_index("number").explode("contexts")
     draft = draft.rename({"contexts": "context"})
     if config.limit is not None:
-        # rank of the study, from 1, within its context and split
+        # rank of the examination, from 1, within its context and split
         place = pl.col("study_id").is_first_distinct().cum_sum().over("context", "split")
         draft = draft.with_columns(place=place).filter(
             pl.col("place").first().over("context", "split", "study_id") <= config.limit
@@ -184,8 +184,8 @@ def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
 
 
 def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
-    """Keep the studies with valid ids and texts and at least one enabled context; set texts such as
-    ``N/A`` to null."""
+    """Keep the examinations with valid ids and texts and at least one enabled context; set texts
+    such as ``N/A`` to null."""
     for field in ("id", "study_id", "subject_id"):
         fault = mapped(field, id_fault)
         studies = studies.exclude(field, fault.is_not_null(), fault)
@@ -193,7 +193,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
     def is_word(text: str) -> bool:
         # in MIMIC-RG4, upstream cleans punctuation-only text like any other, and new_scores follow
         # the result
-        return is_absent(text) and (config.format != "rg4" or says_something(text))
+        return is_absent(text) and (config.format != "rg4" or has_content(text))
 
     line_end = "\n" if config.cleaner == "decimals" else " "
     studies = studies.with_columns(pl.col(_TEXTS).str.replace_all(LINE_ENDS, line_end))
@@ -239,7 +239,7 @@ def _plain(column: str) -> pl.Expr:
 
 def _note_more_than_sections(studies: pl.DataFrame, names: Mapping[str, str], notes: Notes) -> None:
     """Count the headings and signatures within sections. Previous reports count only if they are
-    not those of another study, which are counted there."""
+    not those of another examination, which are counted there."""
     is_own = {"prior_findings": pl.col("prior_study_id").is_null()}
     for name in ("findings", "impression", "prior_findings"):
         is_candidate = pl.col(name).str.contains(MAY_HOLD_MORE) & is_own.get(name, pl.lit(True))
@@ -251,7 +251,7 @@ def _note_more_than_sections(studies: pl.DataFrame, names: Mapping[str, str], no
 
 
 def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
-    """Keep the studies with a target; add ``target_impression``, ``report_raw``, ``sections``,
+    """Keep the examinations with a target; add ``target_impression``, ``report_raw``, ``sections``,
     ``report``, and ``emphasis_text`` if the emphasis covers more text than the target."""
     findings_only = config.target == "findings"
     clean = CLEANERS[config.cleaner]
@@ -289,7 +289,7 @@ def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes:
         notes.count("changed_numbers", "targets", changed[0], len(changed))
     foreign = studies.used.filter(~pl.col("report").str.contains(ENGLISH))["id"]
     notes.count_first("not_english", "targets", (("targets", id) for id in foreign))
-    is_empty = ~_says_something("report")
+    is_empty = ~_has_content("report")
     return studies.exclude(field, is_empty, "the target report is empty after cleaning")
 
 
@@ -300,7 +300,7 @@ def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: 
     studies = studies.with_columns(prior_raw=_joined("prior_findings", "prior_impression", config))
     studies = studies.with_columns(prior_report=mapped("prior_raw", clean).fill_null(""))
     wants_prior = pl.col("contexts").list.eval(pl.element().str.ends_with("w")).list.any()
-    studies = studies.with_columns(is_prior_empty=wants_prior & ~_says_something("prior_report"))
+    studies = studies.with_columns(is_prior_empty=wants_prior & ~_has_content("prior_report"))
     is_empty = pl.col("is_prior_empty")
     if config.keep_empty_priors:
         mark = pl.when(is_empty & (pl.col("prior_report") == "")).then(pl.lit(clean(_ABSENT_PRIOR)))
@@ -323,8 +323,8 @@ def _joined(findings: str, impression: str, config: Corpus) -> pl.Expr:
     return pl.coalesce(pl.col(findings) + divider + pl.col(impression), findings, impression)
 
 
-def _says_something(column: str) -> pl.Expr:
-    return mapped(column, says_something, pl.Boolean)
+def _has_content(column: str) -> pl.Expr:
+    return mapped(column, has_content, pl.Boolean)
 
 
 def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
@@ -346,7 +346,7 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     )
     stripped = stripped.select("number", report_raw=_joined(*_TARGET, config), sections=_SECTIONS)
     stripped = stripped.with_columns(report=mapped("report_raw", CLEANERS[config.cleaner]))
-    stripped = stripped.filter(_says_something("report"))
+    stripped = stripped.filter(_has_content("report"))
     draft = draft.join(stripped, on="number", how="left", maintain_order="left", suffix="_stripped")
     is_stripped = pl.col("compares") & pl.col("report_stripped").is_not_null()
     return draft.with_columns(
@@ -373,9 +373,9 @@ def drop_invalid(
     """Keep the valid records of a draft; ``notes`` gets the number of targets that presuppose a
     previous report but have none.
 
-    A study can have records in several contexts. Its rows count as bad or left out only if all its
-    records are rejected, and it is listed once per reason. The counts of targets include those that
-    are left out or stripped.
+    An examination can have records in several contexts. Its rows count as bad or left out only if
+    all its records are rejected, and it is listed once per reason. The counts of targets include
+    those that are left out or stripped.
 
     Args:
         unusable: ``image_id`` and ``problem`` of images that cannot be used.

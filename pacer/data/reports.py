@@ -60,8 +60,8 @@ EXTRA_COLUMNS = (
     "view",
     "prior_report",
 )
-#: Names of columns with the id of a record, study, patient or image: if both files have one, it
-#: must agree within a pair.
+#: Names of columns with the id of a record, examination, patient or image: if both files have one,
+#: it must agree within a pair.
 IS_ID = re.compile(
     r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?", re.IGNORECASE
 )

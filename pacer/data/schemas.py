@@ -51,12 +51,12 @@ RECORD_SCHEMA: dict[str, pl.DataType] = {
     "emphasis_text": pl.String(),
 }
 
-#: The earlier study that supplied the previous report, if the format identifies it; one row per
-#: study.
+#: The earlier examination that supplied the previous report, if the format identifies it; one row
+#: per examination.
 PRIOR_SCHEMA: dict[str, pl.DataType] = {
     "study_id": pl.String(),
     "prior_study_id": pl.String(),
-    # whole unless both studies have a time; null if only the order is known
+    # whole unless both examinations have a time; null if only the order is known
     "gap_days": pl.Float64(),
 }
 
@@ -75,7 +75,7 @@ EMPHASIS_SCHEMA: dict[str, pl.DataType] = {
     "emphasis": pl.List(pl.Float32()),
 }
 
-#: ``truth.parquet`` of a generated corpus: the latent state of every study.
+#: ``truth.parquet`` of a generated corpus: the latent state of every examination.
 TRUTH_SCHEMA: dict[str, pl.DataType] = {
     "study_id": pl.String(),
     "subject_id": pl.String(),

@@ -25,8 +25,8 @@ SectionName = Literal["findings", "impression", "indication", "history", "other"
 
 
 class Sections(NamedTuple):
-    """Texts, None if absent; white space is collapsed in those of a report file, and line ends are
-    kept in those of a table."""
+    """The texts of the sections; None: absent. White space is collapsed in the sections of a report
+    file; line ends are kept in those of a table."""
 
     findings: str | None = None
     impression: str | None = None
@@ -71,7 +71,7 @@ _MAIN = ("findings", "impression")
 _CONTEXT = ("indication", "history")
 #: Headings of text that follows the report.
 _AFTER = re.compile("ADDEND|NOTIF|RECOM|WET|PRELIM|ATTEST")
-#: Examinations that are no radiographs.
+#: Examinations other than radiographs.
 _NO_X_RAY = re.compile(r"\b(?:CT|CTA|MRI?|US|PET)\b")
 #: Line ends in a table's text, also as other formats write them.
 _LINE_END = re.compile(
@@ -80,7 +80,7 @@ _LINE_END = re.compile(
 )
 _TEXT["fragments"]["in tables"] = _IN_TABLES.pattern
 _CANDIDATES = [re.compile(_any_of([pattern]), re.M) for pattern in _TEXT["candidates"]]
-#: Begin of an examination, in a text whose headings begin lines: a heading, or the name of the
+#: Beginning of an examination, in a text whose headings begin lines: a heading, or the name of the
 #: images.
 _TITLE = re.compile(_any_of(_TEXT["titles"]), re.M)
 _SENTENCE_BEGINS = re.compile(r"(?:(?<=[.!?])\s+|\n\s*(?=[A-Z]))(?=\S)|\A\s*")
@@ -116,19 +116,19 @@ class _Part(NamedTuple):
 
 
 def find_sections(text: str) -> Sections:
-    """Find the sections of a report file. If a section occurs more than once, the last non-empty
-    one counts, because preliminary readings precede the final report. Only the first paragraph of
-    indication and history is used, because the rest of a report without more headings may follow
-    it."""
+    """Find the sections of a report file. If a section occurs more than once, the last one that is
+    not empty is used, because preliminary readings precede the final report. Only the first
+    paragraph of indication and history is used, because the rest of a report without more headings
+    may follow it."""
     return _sections(_parts(text))
 
 
-@lru_cache(maxsize=16)  # the rows of a study have one text
+@lru_cache(maxsize=16)  # the rows of an examination have one text
 def cut_report(text: str) -> tuple[Sections, dict[str, list[str]]]:
     """Find the sections of a whole report of a table, and warnings by audit topic.
 
     Sections with one name are joined, findings without a heading are found by their words, and of
-    several examinations only that of the chest counts. Without any heading, all of it is findings.
+    several examinations only that of the chest counts. A report without headings is all findings.
     Signatures, dictation stamps, phone numbers and names below the report belong to no section.
     """
     raw = _LINE_END.sub("\n", text)

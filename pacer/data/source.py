@@ -26,7 +26,7 @@ class Source(NamedTuple):
     images: Path
     #: File or folder per role.
     files: dict[str, Path]
-    #: Table of the latent state of every study; None unless the corpus is generated.
+    #: Table of the latent state of every examination; None unless the corpus is generated.
     truth: Path | None
 
 

@@ -165,7 +165,7 @@ def _plain(value: Any) -> Any:
 def _columns_of(
     content: Any, name: str, ids: Collection[str]
 ) -> Mapping[str, Sequence[Any]] | None:
-    """Return the columns of a frame, with its index if that holds ids; None if it is no frame.
+    """Return the columns of a frame, with its index if that holds ids; None if it is not a frame.
     ``name``: name of the frame, for messages; ``ids``: names of columns of ids, in small letters.
     Raises a DataError, which contains the call to make, if the frame has to be changed first."""
     if isinstance(content, pl.LazyFrame):

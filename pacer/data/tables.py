@@ -45,7 +45,7 @@ _ESCAPED_QUOTE = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
 _EXCELS_LARGEST = 10**15
 #: Names that pandas and readr give to row numbers; other programs leave them unnamed.
 _INDEX = re.compile(r"\s*|Unnamed: \d+[._\w]*|\.\.\.\d+|__index_level_\d+__")
-#: Half of a surrogate pair, which JSON can contain but a table cannot.
+#: A lone surrogate, which JSON can contain but a table cannot.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 #: A part of a number format: a digit, words in quotes, an escaped sign, or another sign.
 _FORMAT = re.compile(r'0|"[^"]*"|\\.|[-/ ()]')
@@ -126,8 +126,8 @@ class Table(NamedTuple):
         return frame
 
     def check_ids(self, columns: Sequence[str]) -> None:
-        """Raise a DataError if an id was rounded, because rows of different studies or patients
-        would be joined by it."""
+        """Raise a DataError if an id was rounded, because rows of different examinations or
+        patients would be joined by it."""
         for name in columns:
             for place, text in zip(self.places, self.frame([name])[name], strict=True):
                 if text is not None and (fault := rounding_fault(text)):

@@ -1,10 +1,10 @@
 """Rules for wording in raw or cleaned chest radiograph reports that presupposes a previous
 examination.
 
-A report written without a previous study should not contain such wording: "unchanged" would refer
-to nothing. History is not a comparison ("status post sternotomy", "old fracture", "chronic"), nor
-is the present state ("increased interstitial markings", "decreased lung volumes"), a statement that
-no earlier study is available, or follow-up advice.
+A report written without a previous examination should not contain such wording: "unchanged" would
+refer to nothing. History is not a comparison ("status post sternotomy", "old fracture", "chronic"),
+nor is the present state ("increased interstitial markings", "decreased lung volumes"), a statement
+that no earlier examination is available, or follow-up advice.
 
 The phrases are in ``wording.yaml``. They form one alternation. Phrases without comparison come
 first and so mask the words inside them ("in stable condition" masks "stable").
@@ -37,7 +37,7 @@ _RULES: dict[str, list[str]] = {
 }
 #: The rule of each group in the pattern; phrases without comparison have no group.
 _RULE_OF_GROUP = {f"rule{number}": name for number, name in enumerate(_RULES)}
-#: All phrases begin with a letter or digit, so ends of words need not be looked at.
+#: All phrases begin with a letter or digit, so the search can skip the ends of words.
 _PATTERN = re.compile(
     rf"\b(?=\w)(?:{'|'.join(_NO_COMPARISON)}|"
     + "|".join(f"(?P<{group}>{'|'.join(_RULES[name])})" for group, name in _RULE_OF_GROUP.items())

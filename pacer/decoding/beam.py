@@ -2,8 +2,8 @@
 less work.
 
 - A prefix is computed and stored once for all its beams (:mod:`pacer.decoding.tree`).
-- A record that ends frees its row at once; another record takes it while the others continue.
-- Records have different lengths and steps need no padding, and no record waits for the longest.
+- When a record ends, its row is free at once for another record, while the others continue.
+- Records may have different lengths: no padding is needed, and no record waits for the longest.
 - Generated tokens are embedded in the type of the prefix, so all positions are computed as in
   training.
 
@@ -36,8 +36,8 @@ FAMILIES = ("llama", "mistral", "qwen3")
 
 
 def unknown_attention(config: Any) -> str | None:
-    """Name the feature of a language model's attention that this search does not support; None: it
-    supports all."""
+    """Return the name of a feature of a language model's attention that this search does not
+    support; None if it supports them all."""
     if config.model_type not in FAMILIES:
         return f"the attention of the {config.model_type} family"
     if getattr(config, "sliding_window", None) is not None:
@@ -51,8 +51,9 @@ class BeamSearch:
 
     Args:
         language: a causal language model of :data:`FAMILIES` in eval mode, LoRA merged or not.
-        decode: beams, minimum and maximum tokens, penalties, batch size. eos: the token that ends a
-            report. bias: on findings of commitments.
+        decode: beams, minimum and maximum tokens, penalties, batch size.
+        eos: the token that ends a report.
+        bias: on findings of commitments.
         hypotheses: makes the state of the searches: :class:`Hypotheses`, or for forced prefixes
             :class:`pacer.decoding.candidates.Candidates`, whose results are lists of candidates.
     """
@@ -149,7 +150,7 @@ class _Search:
         forced = self.hypotheses.start(rows, prefixes)
         inputs = [getattr(prefix, "inputs", prefix) for prefix in prefixes]
         lengths = torch.tensor([len(prefix) for prefix in inputs], device=self.prefix.device)
-        # padded on the right, where causality hides the padding
+        # padding is on the right, where no position attends to it
         inputs = pad_sequence(inputs, batch_first=True)
         self.type = inputs.dtype
         with self.tree.filling(rows, lengths, inputs.shape[1]), autocast_to_weights(self.language):

@@ -1,8 +1,8 @@
 """The controls of ``decode.controls``: twins of records with one source removed or exchanged, to
 measure what a source contributes.
 
-A twin is compared with the record as it is: a system that uses the source writes another, worse
-report for the twin.
+A twin is compared with the unchanged record: a system that uses the source writes a different,
+worse report for the twin.
 """
 
 from collections.abc import Callable
@@ -46,6 +46,6 @@ CONTROLS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "another_patient": another_patient,
     "no_lateral": partial(without, "lateral"),
     "no_prior": partial(without, "prior_report"),
-    # only marked: the report is written for the commitment that rules read from its reference
+    # only marked here; the report is written for the commitment that rules read from its reference
     "gold_list": lambda records: records.with_columns(gold_list=True),
 }

@@ -2,9 +2,9 @@
 record.
 
 One search generates commitment and report; the repetition penalty covers all generated tokens.
-Configurations with Commit decode commitment-first, those without decode directly. A commitment that
-is not generated, but read from the source tokens or written by a person, is a forced prefix of the
-generation, and its tokens count as generated.
+Models with Commit generate the commitment first, models without it only the report. A commitment
+that is read from the source tokens, or written by a person, is a forced prefix of the generation,
+and its tokens count as generated.
 """
 
 import logging
@@ -94,14 +94,14 @@ class Generator:
     attention, ``generate`` is used and a message is printed.
 
     Args:
-        model: in eval mode; not of the warm-up, which has no instruction. specification: from its
-            checkpoint record.
+        model: in eval mode; not of the warm-up, which has no instruction.
+        specification: from its checkpoint record.
         reader: of the model's fused tokens.
 
     Raises:
         BackboneError: ``decode.select: agreement`` or ``decode.commitment: read`` with a language
-            model that the beam search does not support. ConfigError: ``read`` with a model without
-            Commit, or without a reader.
+            model that the beam search does not support.
+        ConfigError: ``read`` with a model without Commit, or without a reader.
     """
 
     def __init__(
@@ -174,8 +174,8 @@ class Generator:
         """Compute the calibrated prefix of one record; ``sources`` as in :meth:`batch`.
 
         Records are embedded one by one, so the result is bit-identical however records are batched,
-        split over processes or resumed. Raises a DataError if the prefix is not finite. Beam search
-        would otherwise emit garbage.
+        split over processes or resumed. Raises a DataError if the prefix is not finite, because the
+        search would generate garbage.
         """
         batch = self.batch(record, sources).to(self.device)
         embedded = self.model.embed(batch)
@@ -209,9 +209,9 @@ class Generator:
     ) -> Iterator[tuple[int, Generated]]:
         """Yield each record's index in ``records`` and its result, as soon as it is ready.
 
-        Records are read in the given order when rows are free; it is fastest to put similar lengths
-        next to each other. ``workers`` threads read features ahead (0: each record's when it is
-        needed).
+        Records are read in the given order, whenever rows are free. Decoding is fastest if records
+        of similar length follow each other. ``workers`` threads read features ahead (0: features
+        are read when they are needed).
         """
 
         def is_listed(numbered: tuple[int, RecordRow]) -> bool:
@@ -268,8 +268,8 @@ class Generator:
 
     def _forced_prefix(self, record: RecordRow, prefix: Prefix) -> ForcedPrefix:
         """Return the prefix of a record, continued by the commitment that the record requests, or
-        else the one that was read. Raises a DataError if the commitment leaves no room for a
-        report."""
+        else by the commitment that was read. Raises a DataError if the commitment leaves no room
+        for a report."""
         request = Request.of(record)
         if request.gold_list:
             attributes = read_attributes(record["report_raw"]) if self.attributes else {}

@@ -169,8 +169,8 @@ class Hypotheses:
         the rows that ended [n] bool.
 
         Args:
-            logits: [n, C x K, V], or [n, 1, V] at the start, when all beams are equal. longest:
-                upper bound on the tokens that a row has so far; 0 at the start.
+            logits: [n, C x K, V], or [n, 1, V] at the start, when all beams are equal.
+            longest: upper bound on the tokens that a row has so far; 0 at the start.
         """
         greedy = self.decode.num_beams == 1 and self.noise is None
         n = len(logits)

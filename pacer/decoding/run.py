@@ -77,8 +77,8 @@ def trained_generator(
     ), record
 
 
-#: Settings that change no finished report, so a stopped run may continue with other values. The
-#: split and the limit choose the records, which have their own hash.
+#: Settings that do not change the report of a record, so a stopped run may continue with other
+#: values. The split and the limit select the records, which are part of the fingerprint themselves.
 CHANGEABLE = frozenset({"split", "limit", "engine", "batch_size", "examples", "controls"})
 
 #: Threads that read features while the device generates.
@@ -275,9 +275,9 @@ def _collect(
 
 
 def _examples(cases: pl.DataFrame, count: int) -> tuple[list[str], list[RecordRow]]:
-    """Return the studies to show in the report: those with the most contexts, then by id; and for
-    each a record whose depth weights are stored. An image has the same weights in every context, so
-    the record with the most images is enough.
+    """Return the examinations to show in the report (those with the most contexts, then by id), and
+    for each a record whose depth weights are stored. An image has the same weights in every
+    context, so the record with the most images is enough.
     """
     per_study = cases.group_by("study_id").agg(pl.col("context").n_unique().alias("contexts"))
     ranked = per_study.sort(["contexts", "study_id"], descending=[True, False])

@@ -34,7 +34,10 @@ class TokenTree:
     soon share their start.
 
     Args:
-        rows: S. beams: K. layers: of the model. heads: query heads per key-value head, H / G.
+        rows: S.
+        beams: K.
+        layers: of the model.
+        heads: query heads per key-value head, H / G.
     """
 
     def __init__(self, rows: int, beams: int, layers: int, heads: int, device: torch.device):

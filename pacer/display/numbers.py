@@ -1,25 +1,28 @@
-"""The form of numbers in audits, tables and messages, and the lines of an audit, which the module
-that writes the audit emits."""
+"""Formatting of numbers in audits, tables and messages, and the lines of an audit."""
 
 import math
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-#: What the numbers of :func:`score_cell` in brackets are, below a table.
+#: Note below a table on the numbers in brackets of :func:`score_cell`.
 IN_BRACKETS = "in brackets: the number of findings or records that count"
 
 
 class Check(NamedTuple):
-    """One line of an audit: what was checked, the result, and whether it is as it should be."""
+    """A line of an audit."""
 
+    #: The subject of the check.
     name: str
+    #: The result.
     detail: str
+    #: Whether the result is as it should be.
     good: bool = True
 
 
 def number(value: float | int | None, decimals: int = 3) -> str:
-    """Format a score as ``0.123``, one below .01 that would lose digits with two significant ones,
-    as ``0.0012`` or ``1.2e-07``; a count as ``1,234``, and an undefined value as an en dash."""
+    """Format a score as ``0.123``, or with two significant digits, such as ``0.0012`` or
+    ``1.2e-07``, if it is so small that it would lose digits; a count as ``1,234``; and an undefined
+    value as an en dash."""
     if value is None:
         return "–"
     if isinstance(value, int) and not isinstance(value, bool):
@@ -53,19 +56,18 @@ def counted(counts: Mapping[str, int], form: str = "{} {}") -> str:
 
 
 def score_cell(value: float | int | None, decimals: int = 3, count: int | None = None) -> str:
-    """Format a score, and in brackets how many findings, or records, it counts; None (no
-    denominator) is not 0."""
+    """Format a score, and in brackets the number of findings or records that it counts. None (there
+    is no denominator) is shown as undefined, not as 0."""
     cell = "undefined" if value is None else number(value, decimals)
     return cell if count is None else f"{cell} ({count:,})"
 
 
 def signed(value: float | None, decimals: int = 3) -> str:
     """Format a difference as :func:`number` does, with its sign."""
-    return (
-        "–"
-        if value is None
-        else f"{'−' if value < 0 else '+'}{number(abs(float(value)), decimals)}"
-    )
+    if value is None:
+        return "–"
+    sign = "−" if value < 0 else "+"
+    return f"{sign}{number(abs(float(value)), decimals)}"
 
 
 class Change(Protocol):
@@ -80,7 +82,7 @@ class Change(Protocol):
 
 
 def change_cells(change: Change, p: float | None, decimals: int = 3) -> tuple[str, str, str]:
-    """Return the cells for a difference, its interval and a p value, its own or a corrected
+    """Return the cells for a difference, its interval and ``p``, its own p value or a corrected
     one."""
     ends = (change.low, change.high)
     interval = "–" if None in ends else "…".join(signed(end, decimals) for end in ends)
@@ -89,4 +91,6 @@ def change_cells(change: Change, p: float | None, decimals: int = 3) -> tuple[st
 
 def p_value(p: float | None) -> str:
     """Format a p value with three decimals, never as 0."""
-    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    if p is None:
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

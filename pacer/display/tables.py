@@ -13,10 +13,15 @@ MARKS: tuple[Mark, ...] = get_args(Mark)
 
 _MARKDOWN = {"best": "**{}**", "second": "<u>{}</u>", None: "{}"}
 _LATEX = {"best": "\\textbf{{{}}}", "second": "\\underline{{{}}}", None: "{}"}
-_SPECIAL = {
-    **{character: "\\" + character for character in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"−": "$-$", "–": "--", "±": "$\\pm$", "<": "$<$", ">": "$>$"},
+_SPECIAL = {character: "\\" + character for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "−": "$-$",
+    "–": "--",
+    "±": "$\\pm$",
+    "<": "$<$",
+    ">": "$>$",
 }
 
 _BOOKTABS = TableFormat(
@@ -40,24 +45,27 @@ class Heading(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of formatted cells under ``columns``. If the first cell of a row repeats that of the row
-    above in the same group, only the first is shown. ``text_columns``: how many columns, from the
-    first on, hold text; the others hold numbers and align right. ``summary``: the index of a row
-    set apart (the mean). ``rules``: the rows that open a new group. ``quiet``: less prominent rows
-    (intervals, published values). ``headings``: by the row below them. ``marks``: best and second
-    best, ``tones``: colours of cells on a page (classes of ``style.css``), both by (row, column).
-    ``notes``: lines below the table."""
+    """Rows of formatted cells. If the first cell of a row repeats that of the row above in the same
+    group, only the first is shown."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
+    #: The first columns, as many as this, hold text; the others hold numbers and align right.
     text_columns: int = 1
+    #: Index of a row that is set apart (the mean).
     summary: int | None = None
+    #: The rows that begin a new group.
     rules: frozenset[int] = frozenset()
-    quiet: frozenset[int] = frozenset()
+    #: Less prominent rows (intervals, published values).
+    dim_rows: frozenset[int] = frozenset()
+    #: Headings of groups, by the row below them.
     headings: Mapping[int, Heading] = field(default_factory=dict)
+    #: The best and second best cells, by row and column.
     marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
-    tones: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    #: Colours of cells on a page (classes of ``style.css``), by row and column.
+    cell_styles: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    #: Lines below the table.
     notes: tuple[str, ...] = ()
 
     @property
@@ -65,13 +73,13 @@ class Table:
         """Which columns hold numbers."""
         return tuple(column >= self.text_columns for column in range(len(self.columns)))
 
-    def opens(self, row: int) -> bool:
+    def begins_group(self, row: int) -> bool:
         """Return whether a group begins with this row."""
         return row == 0 or row == self.summary or row in self.rules or row in self.headings
 
     def repeats(self, row: int) -> bool:
         """Return whether the first cell repeats that of the row above."""
-        return not self.opens(row) and self.rows[row][0] == self.rows[row - 1][0]
+        return not self.begins_group(row) and self.rows[row][0] == self.rows[row - 1][0]
 
     def _cells(self, row: int) -> list[tuple[str, Mark | None]]:
         """Return the cells of a row as shown, with their marks."""
@@ -123,7 +131,7 @@ class Table:
         headings) below."""
         rows: list[Sequence[str] | str] = []
         for row in range(len(self.rows)):
-            if row and self.opens(row):
+            if row and self.begins_group(row):
                 rows.append(SEPARATING_LINE)
             if heading := self.headings.get(row):
                 rows.append([f"\\rlap{{\\emph{{{latex_text(heading.text)}}}}}"])
@@ -140,24 +148,28 @@ class Table:
             "\\centering",
             "\\footnotesize",
             "\\setlength{\\tabcolsep}{3pt}",
-            *([f"\\caption{{{latex_text(self.caption)}}}"] if self.caption else []),
+        ]
+        if self.caption:
+            parts.append(f"\\caption{{{latex_text(self.caption)}}}")
+        parts += [
             f"\\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
             self._tabulated(rows, [latex_text(column) for column in self.columns], _BOOKTABS),
             "\\end{tabular}",
-            *(["\\par\\smallskip", below] if notes else []),
-            "\\end{table}",
         ]
+        if notes:
+            parts += ["\\par\\smallskip", below]
+        parts.append("\\end{table}")
         return "\n".join(parts) + "\n"
 
 
 def first_cell_changes(rows: Sequence[tuple[str, ...]]) -> frozenset[int]:
-    """Return the rows whose first cell differs from the row above; each opens a group."""
+    """Return the rows whose first cell differs from the row above; each begins a group."""
     return frozenset(at for at in range(1, len(rows)) if rows[at][0] != rows[at - 1][0])
 
 
 def _latex_cell(cell: str, mark: Mark | None) -> str:
-    """Format a cell: the mark applies to the mean; a small spread over seeds lets six columns fit
-    on a page."""
+    """Format a cell. The mark applies to the mean only; the spread over seeds is in small type, so
+    that six columns fit on a page."""
     mean, _, spread = cell.partition(" ± ")
     return _LATEX[mark].format(latex_text(mean)) + (f"$_{{\\pm {spread}}}$" if spread else "")
 

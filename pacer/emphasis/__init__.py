@@ -1,2 +1,1 @@
-"""The report tokens that L_TLW counts: the released marks, or marks computed by LLM-RG4's
-recipe."""
+"""The report tokens that L_TLW counts, from the released marks or computed by LLM-RG4's recipe."""

@@ -32,7 +32,7 @@ _COUNTED = OBSERVATIONS.index("No Finding")
 class Attribution(NamedTuple):
     """A report as CheXbert reads it, in at most 510 pieces."""
 
-    #: Where each piece ends in the text.
+    #: The end of each piece in the text.
     piece_ends: list[int]
     #: [observations, pieces], for each positive or uncertain observation.
     scores: np.ndarray

@@ -115,12 +115,13 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
     and these settings.
 
     Args:
-        records: ``records.parquet``. backbones: the output directory of that stage; this reads the
-            language model's tokenizer and, with ``source: computed``, CheXbert.
+        records: ``records.parquet``.
+        backbones: the output directory of that stage; this reads the language model's tokenizer
+            and, with ``source: computed``, CheXbert.
 
     Raises:
-        BackboneError: tokenizer or labeller is not usable. DataError: a line of
-            ``attributions.jsonl`` is malformed.
+        BackboneError: tokenizer or labeller is not usable.
+        DataError: a line of ``attributions.jsonl`` is malformed.
     """
     table = read_records(records).select(
         "record_id", "split", "context", "report", "emphasis", "emphasis_text"
@@ -180,8 +181,7 @@ def _attributed(
     from pacer.backbones.chexbert import CheXbert
     from pacer.emphasis.attribution import VERSION, Attributor, sentence_scores
 
-    # sorted by length for little padding; the longest first, so that memory runs out early or not
-    # at all
+    # sorted by length to reduce padding; the longest first, so that a lack of memory shows at once
     texts = sorted(reports, key=lambda text: (-len(text), text))
     method = hash_json([VERSION, fingerprint(chexbert), config.steps, config.smoothing])
     keys = {text: hash_bytes(f"{method} {text}".encode()) for text in texts}
@@ -225,8 +225,8 @@ def _released(
 def _marked_sentences(
     marks: Sequence[float], ends: Sequence[int], token_ends: Sequence[int]
 ) -> list[bool]:
-    """Return, for each sentence in which a token that has a mark ends, whether any of these marks
-    is positive."""
+    """Return, for each sentence, whether any of its tokens has a positive mark. A token belongs to
+    the sentence in which it ends. Sentences whose tokens lie beyond the last mark are left out."""
     sentences: defaultdict[int, bool] = defaultdict(bool)
     for end, value in zip(token_ends, marks[1:]):
         sentences[bisect_left(ends, end)] |= value > 0

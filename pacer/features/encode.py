@@ -81,7 +81,7 @@ Sizes = dict[Kind, dict[str, int]]
 Recipe = dict[str, str | int | list[int]]
 
 #: Facts found while decoding an image: the hash of the pixels that the encoder gets, and notes on
-#: what deserves a check.
+#: anything that should be checked.
 Look = tuple[str, list[str]]
 _LOOKS = {"key": pl.String(), "picture": pl.String(), "notes": pl.List(pl.String())}
 
@@ -97,7 +97,8 @@ def build_store(
     """Create or complete the store ``out``.
 
     Args:
-        images: columns ``image_id`` and ``path``. prior_reports: cleaned texts, repeats allowed.
+        images: columns ``image_id`` and ``path``.
+        prior_reports: cleaned texts, repeats allowed.
         looks: receives the look of each image that is decoded, by the key of its entry.
 
     Raises:
@@ -128,30 +129,24 @@ def build_store(
             "priors": dict.fromkeys(texts, hash_json(recipes["priors"])),
         }
         # the first process searches; the others write nothing before they have its result
-        known = [take_over(out, scratch, keys) if main else None]
-        places: dict[Kind, dict[str, Place]] = broadcast_object_list(known)[0]
-        work: list[tuple[_Images | _Priors, Shards]] = []
-        for kind, wanted in keys.items():
-            entries = [Entry(name, key) for name, key in wanted.items() if name not in places[kind]]
-            shards = divide(kind, entries, config.shard_size)
-            for shard, part in shards.items():
-                places[kind] |= {entry.name: Place(shard, row) for row, entry in enumerate(part)}
-            if shards and kind == "images":
-                work.append((_Images(config, vision, paths, device), shards))
-            elif shards:
-                work.append((_Priors(config, text, texts, device), shards))
-        counts: dict[Kind, int] = {
-            source.kind: sum(map(len, shards.values())) for source, shards in work
-        }
+        found = [take_over(out, scratch, keys) if main else None]
+        places: dict[Kind, dict[str, Place]] = broadcast_object_list(found)[0]
+        shards = _missing_shards(keys, places, config.shard_size)
+        sources: list[_Images | _Priors] = []
+        if "images" in shards:
+            sources.append(_Images(config, vision, paths, device))
+        if "priors" in shards:
+            sources.append(_Priors(config, text, texts, device))
+        counts = {kind: sum(map(len, parts.values())) for kind, parts in shards.items()}
         size, free = _check_disk(counts, sizes, config.mode, out)
-        if main and work:
+        if main and counts:
             what = " and ".join(f"{count:,} {kind}" for kind, count in counts.items())
             _log.info(
                 f"features: {what} to encode; they need {decimal(size)}, and {decimal(free)} is "
                 "free"
             )
-        for source, shards in work:
-            unreadable |= _encode(source, shards, scratch, state)
+        for source in sources:
+            unreadable |= _encode(source, shards[source.kind], scratch, state)
             if looks is not None and isinstance(source, _Images):
                 for name, look in gather_object(list(source.looks.items())):
                     looks[keys["images"][name]] = look
@@ -159,16 +154,32 @@ def build_store(
         if main:
             for kind in INDEXES:
                 write_index(scratch, kind, places[kind], keys[kind])
-            about = {
+            manifest = {
                 "recipes": recipes,
                 "encoding": encoding.model_dump(),
                 "images": len(paths),
                 "priors": len(texts),
                 "processor": str(preparation),
             }
-            write_json(scratch / MANIFEST, about)
+            write_json(scratch / MANIFEST, manifest)
             publish(scratch, out)
         state.wait_for_everyone()
+
+
+def _missing_shards(
+    keys: Mapping[Kind, Mapping[str, str]], places: dict[Kind, dict[str, Place]], shard_size: int
+) -> dict[Kind, Shards]:
+    """Divide the entries that have no place into shards, by kind, and add their places. Kinds of
+    which no entry is missing are left out."""
+    missing: dict[Kind, Shards] = {}
+    for kind, wanted in keys.items():
+        entries = [Entry(name, key) for name, key in wanted.items() if name not in places[kind]]
+        if not entries:
+            continue
+        missing[kind] = divide(kind, entries, shard_size)
+        for shard, part in missing[kind].items():
+            places[kind] |= {entry.name: Place(shard, row) for row, entry in enumerate(part)}
+    return missing
 
 
 def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, Recipe]:
@@ -194,8 +205,8 @@ def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, 
 def _hashes(
     paths: Mapping[str, str], workers: int, state: PartialState
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the hashes of the image files, and why the others cannot be read. Each process reads
-    its share; all get all results."""
+    """Return the hashes of the image files that can be read, and the reasons for the others. Each
+    process reads its share, and gets the results of all processes."""
 
     def read(name: str) -> tuple[str, str | None, str]:
         try:
@@ -276,8 +287,8 @@ class _Priors:
 def _encode(
     source: _Images | _Priors, shards: Shards, scratch: Path, state: PartialState
 ) -> dict[str, str]:
-    """Encode and write this process's share; return why entries cannot be read, by id. Their shards
-    lack them.
+    """Encode and write this process's share. Return the reasons why entries cannot be read, by id;
+    these entries are left out of their shards.
 
     Three steps run in parallel: threads read the entries of the next shard, one thread encodes a
     batch, and the previous batch is written. A shard starts only after the previous one is
@@ -333,9 +344,9 @@ def _entry_sizes(config: Features, preparation: Preparation, vision: Path, text:
 
 
 def _check_disk(counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path) -> tuple[int, int]:
-    """Check that entries fit on the disk; return their bytes and the free ones. Raises a PacerError
-    if they do not fit (raised in all processes); the message names the other mode if that would
-    fit."""
+    """Check that entries fit on the disk; return their size and the free space in bytes. Raises a
+    PacerError in all processes if they do not fit; the message suggests the other mode if its
+    entries would fit."""
     [free] = broadcast_object_list([shutil.disk_usage(out.parent).free])
     other_mode = "pixels" if mode == "states" else "states"
     size = sum(count * sizes[kind][mode] for kind, count in counts.items())

@@ -3,9 +3,9 @@ states.
 
 Images are prepared bit-equal to the values of the encoder's own processor, usually in far less
 time. A radiograph is grey, and most processors treat its three equal channels alike. So only one
-plane is resized and cropped here. The remaining steps depend only on a pixel's level: they become a
-table of 256 values per channel, made by the processor. A processor that works differently is
-refused.
+plane is resized and cropped here. The remaining steps depend only on a pixel's level, so they are
+replaced by a table of 256 values per channel, which the processor computes. A processor that works
+differently is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import read_json
 from pacer.features.store import DTYPES, FeatureStore, as_stored
 
-#: Increased by every change after which a file may give other values; part of each image's key.
+#: Increased by every change that may give other values for a file; part of each image's key.
 PREPARATION_VERSION = 2  # 2: an EXIF orientation is applied
 #: Processors that need torchvision, and the ones that do the same steps with Pillow. DINOv3's
 #: resizes floats; using 8 bits changes a level by less than 1.
@@ -237,8 +237,8 @@ def open_features(
     :class:`pacer.features.store.FeatureStore` does, or if the store was made with other encoders.
 
     Args:
-        backbones: frozen models; a store of pixels needs their image encoder. device: where the
-            encoder runs.
+        backbones: frozen models; a store of pixels needs their image encoder.
+        device: where the encoder runs.
     """
     store = FeatureStore(directory)
     for name, made_for in store.encoding.encoders.items():

@@ -38,10 +38,11 @@ Tensors = dict[str, Tensor]
 
 
 class Entry(NamedTuple):
-    """An image or previous report: its id, and a key that covers everything its encoding depends
-    on."""
+    """An image or previous report."""
 
+    #: Its id.
     name: str
+    #: Covers everything that its encoding depends on.
     key: str
 
 
@@ -68,7 +69,8 @@ def write_shard(path: Path, entries: Sequence[Entry], batches: Iterable[Tensors]
     process.
 
     Args:
-        entries: one for each row. batches: the same named tensors [batch, ...] each time.
+        entries: one for each row.
+        batches: the same named tensors [batch, ...] each time.
     """
     ends: dict[str, int] = {}
     rows = 0

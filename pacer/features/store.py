@@ -1,8 +1,8 @@
 """The feature store: tensor shards and Parquet indexes, with random access by image id or report
 text.
 
-A row is read from its shard straight into the batch. Only file pages stay in memory, which all
-processes on a machine share and the system may drop.
+A row is read from its shard directly into the batch. Only file pages stay in memory: all processes
+on a machine share them, and the system may drop them.
 """
 
 import json
@@ -25,8 +25,7 @@ IMAGES = "images.parquet"
 PRIORS = "priors.parquet"
 MANIFEST = "manifest.json"
 
-#: Increased by every change after which the same states are stored as other bytes; part of each
-#: entry's key.
+#: Increased by every change that stores the same states as other bytes; part of each entry's key.
 ROUNDING_VERSION = 1
 
 #: Stored types by the names of ``features.dtype``.
@@ -53,9 +52,11 @@ class Encoding(Strict):
 
 
 class Place(NamedTuple):
-    """The location of an entry: the name of its shard's file, and the row in it."""
+    """The location of an entry."""
 
+    #: File name of the shard.
     shard: str
+    #: Row in the shard.
     row: int
 
 

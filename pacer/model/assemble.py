@@ -21,7 +21,7 @@ from pacer.model.checkpoint import (
 )
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Pacer
-from pacer.model.refine import router_class
+from pacer.model.refine import build_router
 
 FROZEN = ("vision", "language", "text")
 
@@ -80,9 +80,9 @@ def from_modules(
             f"interface.num_heads ({heads}) must divide the width of the vision encoder "
             f"({d_vision})"
         )
-    refine = specification.refine
-    router = router_class(refine.variant)(
-        len(specification.features.depths), d_vision, **refine.model_dump(exclude={"variant"})
+    depths = specification.features.depths
+    router = build_router(
+        num_depths=len(depths), d_vision=d_vision, **specification.refine.model_dump()
     )
     interface = SourceInterface(d_vision, d_text, d_model, **specification.interface.model_dump())
     calibrator = None

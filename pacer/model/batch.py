@@ -1,6 +1,6 @@
-"""Batches of model inputs: the states of their sources, token ids, and what is learnt from them.
+"""Batches of model inputs: the states of their sources, token ids, and the targets of training.
 
-Everything that the host must know, such as counts, is computed here on the CPU and travels with the
+Everything that the host must know, such as counts, is computed here on the CPU and stored in the
 batch, so that no step has to wait for the GPU. Shapes: B samples, T positions, K depths, N
 patches, n predicted tokens, d widths.
 """
@@ -56,11 +56,11 @@ class Sources:
 
 
 class SourceStates(Sources):
-    """Sources as the frozen encoders give them: images [., K, N, d_v]."""
+    """Sources as the outputs of the frozen encoders: images [., K, N, d_v]."""
 
 
 class RefinedSources(Sources):
-    """Sources as the interface reads them: images [., N, d_v]."""
+    """Sources as the inputs of the interface: images [., N, d_v]."""
 
 
 class FeatureSource(Protocol):
@@ -124,8 +124,8 @@ class Batch(SourceStates):
 
 @dataclass(kw_only=True)
 class TrainingBatch(Batch):
-    """A batch to learn from. It has n predicted tokens: those of the targets except BOS, sample by
-    sample."""
+    """A batch for training. It has n predicted tokens: all tokens of the targets except BOS, sample
+    by sample."""
 
     #: [n], their places in the flattened ``ids``.
     at: Tensor

@@ -11,11 +11,13 @@ GateInputs = Literal["h", "he", "hz", "hze"]
 
 
 class Calibrated(NamedTuple):
-    """``prefix`` [B, T, d] after the correction, ``gate`` [B], and the gated ``residual`` [B, T,
-    d]."""
+    """The output of the calibrator."""
 
+    #: [B, T, d], the prefix after the correction.
     prefix: Tensor
+    #: [B].
     gate: Tensor
+    #: [B, T, d], the correction, multiplied by the gate.
     residual: Tensor
 
 
@@ -42,8 +44,10 @@ class PrefixCalibrator(nn.Module):
     at the start.
 
     Args:
-        d_model: d. rank: r. d_availability: d_a (None: d). d_gate: hidden width of the gate (None:
-            d).
+        d_model: d.
+        rank: r.
+        d_availability: d_a (None: d).
+        d_gate: hidden width of the gate (None: d).
         dropout: in the bottleneck.
     """
 
@@ -85,9 +89,10 @@ class PrefixCalibrator(nn.Module):
         """Correct a batch of prefixes.
 
         Args:
-            prefix: [B, T, d] input embeddings. prefix_mask: [B, T] bool, valid prefix positions.
-            source_tokens: [B, 3, Q, d] pre-fusion tokens, any values where absent. availability:
-                [B, 2] bool.
+            prefix: [B, T, d] input embeddings.
+            prefix_mask: [B, T] bool, valid prefix positions.
+            source_tokens: [B, 3, Q, d] pre-fusion tokens, any values where absent.
+            availability: [B, 2] bool.
         """
         mask = prefix_mask.unsqueeze(-1)
         valid = torch.where(mask, prefix, 0)  # padding has no effect, whatever it holds

@@ -1,8 +1,8 @@
-"""Checkpoints: only the trainable weights, with a record that describes them and the frozen models
+"""Checkpoints: the trainable weights only, with a record that describes them and the frozen models
 they belong to.
 
-Training writes the settings that a model is built and decoded with into the record; later stages
-read them there.
+The record also has the settings with which the model is built and decoded; later stages read them
+there.
 """
 
 import os

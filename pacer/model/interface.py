@@ -23,7 +23,7 @@ class SourceTokens:
 
 
 class SourceCompressor(nn.Module):
-    """Compress one source to the query positions and project it to the language model's width.
+    """Compress a source to the query positions and project it to the language model's width.
 
         x = LN1(Attention(queries, source, source));  c = x + LN2(W1 x);  z = LN3(W3 GELU(W2 c))
 
@@ -90,8 +90,9 @@ class SourceInterface(nn.Module):
     Args:
         d_vision, d_text, d_model: widths of the image states, the previous-report states and the
             language model.
-        num_queries: Q. num_heads, dropout: of the attention. d_hidden: hidden width of the
-            projectors.
+        num_queries: Q.
+        num_heads, dropout: of the attention.
+        d_hidden: hidden width of the projectors.
         query_std: initial standard deviation of the queries.
         mask_prior_padding: hide padded previous-report positions (upstream attends to them).
     """

@@ -21,7 +21,7 @@ from pacer.core.contexts import CONTEXTS, WITH_SOURCE, availability
 from pacer.model.batch import Batch, RefinedSources, SourceStates, TrainingBatch
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
-from pacer.model.refine import DepthRouter
+from pacer.model.refine import Router
 
 #: A name for transformers' attention under which it makes no mask; attention without a mask is
 #: causal. To make one, transformers checks whether samples are packed, and so waits for the GPU.
@@ -34,12 +34,14 @@ DepthWeights = dict[str, Tensor]
 
 
 class Embedded(NamedTuple):
-    """Input embeddings [B, T, d] before Calibrate, the sources behind them, the depth weights, and
-    the refined patches of the frontal images [B, N, d_v]."""
+    """A batch as inputs of the language model, before Calibrate."""
 
+    #: [B, T, d], input embeddings.
     inputs: Tensor
+    #: The source tokens among them.
     sources: SourceTokens
     depth_weights: DepthWeights
+    #: [B, N, d_v], refined patches of the frontal images.
     frontal: Tensor
 
 
@@ -50,13 +52,14 @@ class Pacer(nn.Module):
         language: a causal language model built like Llama (:mod:`pacer.backbones.families`), frozen
             here.
         endpoint_norm: the vision encoder's final LayerNorm, frozen here; maps the last depth's
-        state to the endpoint. router, interface: Refine and the source interface. calibrator: None
-        until the calibrate phase.
-
+            state to the endpoint.
+        router: Refine.
+        interface: the source interface.
+        calibrator: None until the calibrate phase.
     """
 
-    #: Contexts of the records that use the parameters whose names begin so; records of all contexts
-    #: use the others.
+    #: Contexts of the records that use the parameters with these prefixes of their names. All other
+    #: parameters are used by records of all contexts.
     only_in: ClassVar[dict[str, tuple[str, ...]]] = {
         "interface.lateral.": WITH_SOURCE[1],
         "interface.prior.": WITH_SOURCE[2],
@@ -66,7 +69,7 @@ class Pacer(nn.Module):
         self,
         language: PreTrainedModel,
         endpoint_norm: nn.LayerNorm,
-        router: DepthRouter,
+        router: Router,
         interface: SourceInterface,
         calibrator: PrefixCalibrator | None = None,
     ):
@@ -94,7 +97,7 @@ class Pacer(nn.Module):
                 )
 
     def merge_lora(self) -> None:
-        """Merge LoRA into the frozen weights: the same function, with no extra work per step.
+        """Merge LoRA into the frozen weights: the model computes the same function, with less work.
 
         Each sum is computed in float32 and rounded once to the type of the weights.
         """

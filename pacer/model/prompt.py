@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BEFORE_START = "Human: "
-AFTER_START, AFTER_END = "</Img> ", ". \nAssistant:"
+AFTER_START = "</Img> "
+AFTER_END = ". \nAssistant:"
 COMMIT_SUFFIX = (
     " First output <ANCHOR> positive, negative and uncertain findings, then output "
     "the final report in <REPORT>."

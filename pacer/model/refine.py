@@ -13,7 +13,39 @@ from torch import Tensor, nn
 from pacer.config.model import MIXERS
 
 
-class DepthRouter(nn.Module):
+class Router(nn.Module):
+    """Refines the patches of an image with the states of the tapped depths.
+
+    Args:
+        num_depths: K, number of tapped depths.
+    """
+
+    def __init__(self, num_depths: int):
+        super().__init__()
+        self.num_depths = num_depths
+
+    def forward(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
+        """Refine one batch of images.
+
+        Args:
+            depths: [B, K, N, d_v] patch states at the tapped depths (before the final LayerNorm).
+            endpoint: [B, N, d_v] the encoder's final, normalised patch states.
+
+        Returns:
+            refined [B, N, d_v] and depth weights [B, N, K].
+        """
+        if depths.shape[1] != self.num_depths:
+            raise ValueError(
+                f"expected {self.num_depths} depths (features.depths), got {depths.shape[1]}"
+            )
+        return self.refine(depths, endpoint)
+
+    def refine(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute what :meth:`forward` returns."""
+        raise NotImplementedError
+
+
+class DepthRouter(Router):
     r"""Add to each patch of the encoder's endpoint a bounded correction, mixed from the tapped
     depths.
 
@@ -51,8 +83,7 @@ class DepthRouter(nn.Module):
         max_scale: float = 0.5,
         init_scale: float = 0.1,
     ):
-        super().__init__()
-        self.num_depths = num_depths
+        super().__init__(num_depths)
         self.max_scale = max_scale
         d_routing = d_routing or d_vision
         self.norms = nn.ModuleList(nn.LayerNorm(d_vision) for _ in range(num_depths))
@@ -85,17 +116,8 @@ class DepthRouter(nn.Module):
         """alpha_D, the scalar residual weight, in (0, max_scale)."""
         return self.max_scale * torch.sigmoid(self.eta)
 
-    def forward(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
-        """Refine one batch of images.
-
-        Args:
-            depths: [B, K, N, d_v] patch states at the tapped depths (before the final LayerNorm).
-            endpoint: [B, N, d_v] the encoder's final, normalised patch states.
-
-        Returns:
-            refined [B, N, d_v] and depth weights [B, N, K].
-        """
-        self._check(depths)
+    def refine(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the correction to the endpoint (the equations above)."""
         # [B, N, K, d_r]
         aligned = torch.stack(
             [
@@ -107,12 +129,6 @@ class DepthRouter(nn.Module):
         weights = self.weights(aligned)
         mixed = torch.einsum("bnk,bnkd->bnd", weights, aligned)
         return endpoint + self.scale * self.out(self.mix_norm(mixed)), weights
-
-    def _check(self, depths: Tensor) -> None:
-        if depths.shape[1] != self.num_depths:
-            raise ValueError(
-                f"expected {self.num_depths} depths (features.depths), got {depths.shape[1]}"
-            )
 
 
 class Global(DepthRouter):
@@ -140,33 +156,23 @@ class Patchwise(DepthRouter):
         return (self.depth_bias + aligned @ self.route_vector).softmax(dim=-1)
 
 
-class Endpoint(DepthRouter):
-    """No mixture: returns the endpoint, with all weight on the last depth; has no parameters."""
+class Endpoint(Router):
+    """No mixture and no parameters: returns the endpoint, with all weight on the last depth."""
 
-    def __init__(
-        self,
-        num_depths: int,
-        d_vision: int,
-        d_routing: int | None = None,
-        *,
-        max_scale: float = 0.5,
-        init_scale: float = 0.1,
-    ):
-        nn.Module.__init__(self)  # without the parts of a mixture
-        self.num_depths = num_depths
-        self.max_scale = max_scale
-
-    def forward(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
+    def refine(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
         """Return the endpoint."""
-        self._check(depths)
         weights = endpoint.new_zeros(*endpoint.shape[:2], self.num_depths)
         weights[..., -1] = 1
         return endpoint, weights
 
 
-def router_class(variant: str) -> type[DepthRouter]:
-    """Return the class of a ``refine.variant``: a row of ``MIXERS``, or ``endpoint``."""
+def build_router(
+    variant: str, num_depths: int, d_vision: int, d_routing: int | None = None, **scales: float
+) -> Router:
+    """Build the router of a ``refine.variant``: a row of ``MIXERS``, or ``endpoint``. The other
+    arguments are those of :class:`DepthRouter`."""
     if variant == "endpoint":
-        return Endpoint
+        return Endpoint(num_depths)
     module, _, name = MIXERS[variant].partition(":")
-    return getattr(import_module(module), name)
+    mixer: type[DepthRouter] = getattr(import_module(module), name)
+    return mixer(num_depths, d_vision, d_routing, **scales)

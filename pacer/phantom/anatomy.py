@@ -1,7 +1,7 @@
-"""Body and exposure of a study: the variation between radiographs with the same findings.
+"""Body and exposure of an examination: the variation between radiographs with the same findings.
 
 None of it depends on the findings, so only the drawn findings reveal them. (The exception is
-whether a study is portable, because intubated patients are examined in bed.)
+whether an examination is portable, because intubated patients are examined in bed.)
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Distractor = Literal["skin fold", "buttons", "underwire", "folded sleeve"]
 
 @dataclass(frozen=True, slots=True)
 class Anatomy:
-    """Body and position of one study; lengths are in half image widths, angles in radians."""
+    """Body and position of one examination; lengths are in half image widths, angles in radians."""
 
     # of the patient
     lung_width: float
@@ -45,7 +45,7 @@ class Anatomy:
     dome: float
     clavicle_slope: float
     aspect: float
-    # of the study
+    # of the examination
     shift: tuple[float, float]
     tilt: float
     scale: float
@@ -88,8 +88,8 @@ def draw_body(rng: np.random.Generator) -> dict[str, float]:
 
 
 def draw_anatomy(rng: np.random.Generator, body: dict[str, float], portable: bool) -> Anatomy:
-    """Draw body and position for one study; at the bedside (``portable``) the heart looks larger,
-    the diaphragm higher, and the patient less upright."""
+    """Draw body and position for one examination; at the bedside (``portable``) the heart looks
+    larger, the diaphragm higher, and the patient less upright."""
     m = rng.uniform(-1.0, 1.0, size=16).tolist()
     age = 0.5 + 0.5 * body["age"]
     wild = 1.6 if portable else 1.0

@@ -63,7 +63,7 @@ def bump(squared: Array) -> Array:
 
 
 class Canvas:
-    """Accumulates the drawing of one view of a study: soft tissue that replaces air, added
+    """Accumulates the drawing of one view of an examination: soft tissue that replaces air, added
     brightness, and regions of findings.
 
     Args:
@@ -193,7 +193,7 @@ def curve(start: Point, control: Point, end: Point, points: int = 12) -> list[Po
 
 def further(state: FindingState, count: int) -> list[float]:
     """Return ``count`` additional numbers in [0, 1) that are specific to a finding and constant
-    across its studies."""
+    across its examinations."""
     u, v, w = state.position
     return [
         (11.3 * u + 17.9 * v + 23.7 * w + 0.618 * n * (1.0 + 7.0 * v)) % 1.0

@@ -15,7 +15,7 @@ ZONE_HEIGHT = {"upper": -0.36, "mid": 0.02, "lower": 0.36}
 
 
 class Frontal(Canvas):
-    """Draws one study; the attributes are the geometry shared by the findings.
+    """Draws one examination; the attributes are the geometry shared by the findings.
 
     Attributes:
         across: distance from the midline.

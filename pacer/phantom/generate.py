@@ -2,7 +2,7 @@
 
 images/p1x/p1xxxxxxx/s5xxxxxxx/<name>.jpg     radiographs
 sn.json sw.json mn.json mw.json               annotation files, {train, val, test: [record]}
-truth.parquet                                 the latent state of every study
+truth.parquet                                 the latent state of every examination
 answers.jsonl                                 recorded labelling answers for the train records
 source.json, manifest.json                    location and origin of the files
 """
@@ -99,8 +99,8 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
 
 
 def truth_table(studies: list[PhantomStudy], boxes: dict[str, list[dict]]) -> pl.DataFrame:
-    """Return ``truth.parquet``, one row per study; ``boxes``: the regions of its findings, by study
-    id."""
+    """Return ``truth.parquet``, one row per examination; ``boxes``: the regions of its findings, by
+    study id."""
     rows = []
     for study in studies:
         row: dict[str, object] = {

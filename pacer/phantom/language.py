@@ -1,5 +1,5 @@
-"""Findings and impression of a study in the style of radiologists, with the statuses that the text
-states.
+"""Findings and impression of an examination in the style of radiologists, with the statuses that
+the text states.
 
 The context determines the content of a report. Without a previous report there is no comparison of
 any kind. Without a lateral view, lateral-only findings are not mentioned, either as present or as
@@ -143,8 +143,8 @@ class PhantomReport:
 class _Choices:
     """Random choices that depend only on the current text element, not on the text before it.
 
-    So the reports of a study in different contexts share their style, and their wording for the
-    same statements.
+    So the reports of an examination in different contexts share their style, and their wording for
+    the same statements.
     """
 
     def __init__(self, rng: np.random.Generator):
@@ -172,8 +172,8 @@ class _Choices:
 
 
 def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator) -> PhantomReport:
-    """Write the report of a study for one of its contexts; equal generators give all of them the
-    same wording."""
+    """Write the report of an examination for one of its contexts; equal generators give all of them
+    the same wording."""
     lateral, prior = availability(context)
     choices = _Choices(rng)
     stated = [s for s in study.findings.values() if s.known_from(lateral, prior)]
@@ -395,24 +395,24 @@ def _impression(stated: list[FindingState], prior: bool, choices: _Choices) -> l
 
 
 def contexts_of(study: PhantomStudy) -> tuple[Context, ...]:
-    """Return the contexts for which a study has the sources."""
+    """Return the contexts for which an examination has the sources."""
     return contexts_within(study.has_lateral, study.prior is not None)
 
 
 def report_of(study: PhantomStudy, context: Context) -> PhantomReport:
-    """Return the fixed report of a study for a context; always the same text."""
+    """Return the fixed report of an examination for a context; always the same text."""
     return write_report(study, context, study.rng(_PURPOSE))
 
 
 def fullest_report_of(study: PhantomStudy) -> PhantomReport:
-    """Return the report that uses all sources of the study; later studies have it as their previous
-    report."""
+    """Return the report that uses all sources of the examination; later examinations have it as
+    their previous report."""
     return report_of(study, contexts_of(study)[-1])
 
 
 def sample_texts(seed: int, count: int) -> list[PhantomReport]:
-    """Write ``count`` reports of separate worlds, one per study, each in a random context that the
-    study supports."""
+    """Write ``count`` reports of separate worlds, one per examination, each in a random context
+    that the examination supports."""
     reports: list[PhantomReport] = []
     chunk = 0
     size = max(count // 2, 8)

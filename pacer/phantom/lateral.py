@@ -18,7 +18,7 @@ VERTEBRA = 0.19
 
 
 class Lateral(Canvas):
-    """Draws one study; the attributes are the geometry shared by the findings.
+    """Draws one examination; the attributes are the geometry shared by the findings.
 
     Attributes:
         wall: distance inward from the chest wall; negative outside.

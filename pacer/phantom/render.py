@@ -1,4 +1,4 @@
-"""Rendering of a study's radiographs: drawing, printing, masks of the findings, image files,
+"""Rendering of an examination's radiographs: drawing, printing, masks of the findings, image files,
 labelled training images.
 
 Objects on the body use body coordinates; the print uses detector coordinates. In both, x runs to
@@ -46,7 +46,7 @@ _GLYPHS = {
 }
 #: Steps of brightness that are printed.
 _STEPS = 1024
-#: Number of studies per world; each chunk comes from a new world.
+#: Number of examinations per world; each chunk comes from a new world.
 _CHUNK = 100
 
 
@@ -114,7 +114,7 @@ def image_path(study: PhantomStudy, name: str) -> str:
 
 
 def write_images(studies: Sequence[PhantomStudy], size: int, folder: Path) -> dict[str, list[dict]]:
-    """Render and write the radiographs of each study; return the boxes of its findings
+    """Render and write the radiographs of each examination; return the boxes of its findings
     (:func:`_boxes`) by study id."""
     boxes: dict[str, list[dict]] = {}
     write = partial(_write_study, size=size, folder=folder)
@@ -129,12 +129,12 @@ def write_images(studies: Sequence[PhantomStudy], size: int, folder: Path) -> di
 
 
 def count_images(studies: Sequence[PhantomStudy]) -> int:
-    """Return the number of radiographs of the studies."""
+    """Return the number of radiographs of the examinations."""
     return sum(1 + study.has_lateral for study in studies)
 
 
 def _write_study(study: PhantomStudy, size: int, folder: Path) -> list[dict]:
-    """Write the radiographs of one study; return its boxes."""
+    """Write the radiographs of one examination; return its boxes."""
     boxes = []
     for view in VIEWS if study.has_lateral else VIEWS[:1]:
         path = folder / image_path(study, view)
@@ -181,16 +181,16 @@ class TrainingImages(NamedTuple):
 
 
 def training_images(seed: int, count: int, size: int, grid: int) -> TrainingImages:
-    """Render ``count`` radiographs of separate worlds, one view per study, about two thirds of them
-    frontal."""
+    """Render ``count`` radiographs of separate worlds, one view per examination, about two thirds
+    of them frontal."""
     images = np.zeros((count, size, size), dtype=np.uint8)
     labels = np.zeros((count, len(FINDINGS)), dtype=np.float32)
     masks = np.zeros((count, len(FINDINGS), grid, grid), dtype=np.float32)
     with Ticker("training radiographs", count) as ticker:
         for row in range(count):
             if row % _CHUNK == 0:
-                # Two thirds of the studies have a lateral view, and half of those use it: a third
-                # of the radiographs.
+                # Two thirds of the examinations have a lateral view, and half of those use it: a
+                # third of the radiographs.
                 patients = make_world(
                     seed * 1_000_003 + row,
                     min(_CHUNK, count - row),
@@ -208,8 +208,8 @@ def training_images(seed: int, count: int, size: int, grid: int) -> TrainingImag
 
 
 def _add_distractor(canvas: Canvas, exposure: Exposure) -> None:
-    """Draw the study's distractor, if it has one: a skin fold, buttons, an underwire or a folded
-    sleeve.
+    """Draw the examination's distractor, if it has one: a skin fold, buttons, an underwire or a
+    folded sleeve.
 
     Distractors are neither findings nor devices; they teach a model that a bright line or spot is
     not always disease.

@@ -11,8 +11,8 @@ from pacer.phantom.world import FindingState, PhantomStudy
 Style = Literal["terse", "plain", "prose", "numbered"]
 #: Cumulative shares of the styles.
 STYLES: dict[Style, float] = {"terse": 0.26, "plain": 0.60, "prose": 0.88, "numbered": 1.0}
-#: Exponent that favours the first wordings, as habits do: the first of four is chosen 42 % of the
-#: time, the last 16 %.
+#: Exponent that favours the first wordings, as habits do: the first of four is chosen 42% of the
+#: time, the last 16%.
 _HABIT = 1.6
 
 _PLURALS = frozenset({"fractures", "masses", "nodules", "effusions", "plaques"})
@@ -204,7 +204,7 @@ def remarks(study: PhantomStudy, style: Style) -> Texts:
     """Return true remarks about body and exposure, and neutral ones; none of them states or denies
     a finding.
 
-    They depend only on the study, so its reports in different contexts agree.
+    They depend only on the examination, so its reports in different contexts agree.
     """
     body = study.anatomy
     untrue = {

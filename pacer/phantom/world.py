@@ -1,10 +1,10 @@
-"""The latent world: patients, their studies over time, and the state of every finding in every
-study.
+"""The latent world: patients, their examinations over time, and the state of every finding in every
+examination.
 
-Findings follow a Markov chain over the studies of a patient. Patient traits (heart failure,
+Findings follow a Markov chain over the examinations of a patient. Patient traits (heart failure,
 infection, intensive care, trauma, tumour, asbestos) and findings already present shift the odds, so
-findings co-occur plausibly. Every draw is a function of (seed, patient, study); nothing depends on
-dictionary or hash order.
+findings co-occur plausibly. Every draw is a function of (seed, patient, examination); nothing
+depends on dictionary or hash order.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Course = Literal["new", "worse", "stable", "improved", "resolved"]
 Certainty = Literal["definite", "hedged"]
 Split = Literal["train", "val", "test"]
 
-#: Probability that a new lateral-capable finding is visible only on the lateral view, if the study
-#: has that view.
+#: Probability that a new lateral-capable finding is visible only on the lateral view, if the
+#: examination has that view.
 LATERAL_ONLY = 0.42
-#: Probability that no view of a later study shows a chronic finding, so that only the previous
-#: report mentions it.
+#: Probability that no view of a later examination shows a chronic finding, so that only the
+#: previous report mentions it.
 PRIOR_ONLY = 0.6
 
 DEVICES = (
@@ -63,23 +63,23 @@ FINDING_PRIORS = {
 }
 #: ``share`` of patients with each trait, and the ``shifts`` of log-odds that it causes.
 TRAITS = _WORLD["traits"]
-#: Shift of all log-odds that compensates for traits and couplings, so that a study has about 2.6
-#: findings.
+#: Shift of all log-odds that compensates for traits and couplings, so that an examination has about
+#: 2.6 findings.
 _LEVEL = -0.30
 
 
 @dataclass(frozen=True, slots=True)
 class FindingState:
-    """One finding in one study."""
+    """One finding in one examination."""
 
     finding: str  # its name in FINDINGS
     side: Side  # "central" for findings without a side
     zone: Zone  # height in the lung
     severity: float  # 0 (barely present) to 1
-    course: Course  # change since the patient's previous study ("new" in a first study)
+    course: Course  # change since the patient's previous examination ("new" in a first examination)
     certainty: Certainty  # whether reports state or hedge it
     lateral_only: bool  # visible on the lateral view but not on the frontal one
-    prior_only: bool  # visible on no view of this study; the previous report mentions it
+    prior_only: bool  # visible on no view of this examination; the previous report mentions it
     kind: str  # a subtype ("rib" or "vertebra" for fractures), else ""
     devices: tuple[str, ...]  # for "support devices"
     position: tuple[float, float, float]  # numbers in [0, 1) that determine place and shape
@@ -99,14 +99,14 @@ class PhantomStudy:
     view: Literal["AP", "PA"]
     has_lateral: bool
     findings: dict[str, FindingState]  # the present findings
-    resolved: dict[str, FindingState]  # the findings that ended since the previous study
+    resolved: dict[str, FindingState]  # the findings that ended since the previous examination
     indication: str | None
     history: str | None
     anatomy: Anatomy
     exposure: Exposure
     lateral_exposure: Exposure
-    prior: PhantomStudy | None = field(repr=False, compare=False)  # the previous study
-    key: tuple[int, ...]  # seeds of all random numbers of this study
+    prior: PhantomStudy | None = field(repr=False, compare=False)  # the previous examination
+    key: tuple[int, ...]  # seeds of all random numbers of this examination
 
     @property
     def lateral_only(self) -> frozenset[str]:
@@ -119,13 +119,13 @@ class PhantomStudy:
         return frozenset(name for name, state in self.findings.items() if state.prior_only)
 
     def rng(self, purpose: int) -> np.random.Generator:
-        """Return a random generator specific to this study and ``purpose``."""
+        """Return a random generator specific to this examination and ``purpose``."""
         return np.random.default_rng([*self.key, purpose])
 
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """A patient with studies in chronological order, all in one split."""
+    """A patient with examinations in chronological order, all in one split."""
 
     subject_id: str
     split: Split
@@ -144,8 +144,8 @@ def make_world(
     """Generate the world of ``seed``, with random subject ids.
 
     Args:
-        studies_per_patient: mean number of studies; each patient has at least one.
-        lateral_fraction: share of studies with a lateral view.
+        studies_per_patient: mean number of examinations; each patient has at least one.
+        lateral_fraction: share of examinations with a lateral view.
         val_fraction: share of patients; above zero, it yields at least one patient.
         test_fraction: likewise.
         rarity_boost: 0 is the natural mix; 1 moves every finding towards the same, higher
@@ -248,8 +248,8 @@ def _next_state(
     has_lateral: bool,
     boost: float,
 ) -> tuple[dict[str, FindingState], dict[str, FindingState]]:
-    """Return the findings present now and those that ended, given the previous study and twelve
-    random numbers in [0, 1) of each finding [13, 12]."""
+    """Return the findings present now and those that ended, given the previous examination and
+    twelve random numbers in [0, 1) of each finding [13, 12]."""
     now: dict[str, FindingState] = {}
     resolved: dict[str, FindingState] = {}
     for finding, finding_prior in FINDING_PRIORS.items():
@@ -317,8 +317,8 @@ def _side(finding: str, draw: float) -> Side:
 
 
 def _continue(before: FindingState, draw: np.ndarray) -> FindingState:
-    """Return the state in the next study: severity changes only if it is visible; place and kind
-    stay the same."""
+    """Return the state in the next examination: severity changes only if it is visible; place and
+    kind stay the same."""
     step = 0.0
     course: Course = "stable"
     chronic = FINDING_PRIORS[before.finding].chronic

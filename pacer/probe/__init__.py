@@ -1,2 +1,2 @@
-"""The probe: copies of records with one source changed, and a system's use of the sources, measured
-by its reports on them."""
+"""The probe: measures whether a system uses its sources, from its reports on copies of records with
+one source changed."""

@@ -1,10 +1,10 @@
 """The inputs of a source-use test for any system: records as they are, and twins with one source
 changed.
 
-``inputs.csv`` names files and texts; a system writes one report per row. ``key.parquet`` has the
-meaning of each row; it stays with the owner of the references. In some twins a finding is covered,
-in others a control region of the same size. A box has its upper left corner, width and height as
-fractions of the image.
+``inputs.csv`` has the files and texts of each record; a system writes one report per row.
+``key.parquet`` says what each row is; it is not given to the system. In some twins a finding is
+covered, in others a control region of the same size. A box consists of its upper left corner, width
+and height, as fractions of the image.
 """
 
 from collections import Counter
@@ -30,17 +30,17 @@ from pacer.metrics.ledger import read_findings
 
 #: Bounds of the thorax in both directions, as fractions of a radiograph.
 _THORAX = (0.08, 0.92)
-#: How far a box may reach across the midline of a frontal radiograph.
+#: A finding lies across a frontal view if its box extends beyond the midline by this on both sides.
 _ACROSS = 0.06
 #: Step of the search for a control region, as a fraction of the image.
 _STEP = 0.02
-#: Width of the ring around a covered box, likewise.
+#: Width of the ring around a covered box, as a fraction of the image.
 _RING = 0.04
 INPUTS = "inputs.csv"
 KEY = "key.parquet"
 MANIFEST = "manifest.json"
 IMAGES = "images"
-#: The records as they are.
+#: Name of the group of unchanged records.
 GIVEN = "as_given"
 #: Maximum number of images that are averaged to a mean radiograph.
 _AVERAGED = 200
@@ -161,10 +161,10 @@ def _by_image(rows: pl.DataFrame) -> Boxes:
 
 
 def control_region(boxes: list[Box], others: list[Box], *, frontal: bool) -> list[Box] | None:
-    """Return a region of the same shape outside of the finding's ``boxes``: their mirror image if
-    no finding is there (``others``: boxes of the image's other findings), else the region in the
-    thorax that overlaps other findings least, and of those the nearest to the mirror image. None if
-    there is none, or if a finding lies across a frontal view."""
+    """Return a region with the shape of the finding's ``boxes``, outside of them and inside the
+    thorax: the one that overlaps the image's other findings (``others``) least and, of several such
+    regions, the one nearest to the mirror image of the boxes. None if there is no such region, or
+    if the finding lies across the midline of a frontal view."""
     places = np.array(boxes)
     left = places[:, 0]
     right = left + places[:, 2]
@@ -250,49 +250,24 @@ def make_probe(
     groups[SAME_FINDING] = exchange(
         affirmed, _VIEWS, ["context", "view", "finding", "side", "severity"], seed
     )
-    pictures, covered_twins = _coverings(affirmed, boxes or {})
-    sided = affirmed.filter(pl.col("side").is_in(["left", "right"])).select("record_id")
-    turned = chosen.join(sided, on="record_id", how="semi", maintain_order="left")
-    names = {image: hash_json([MIRRORED, image])[:16] for image in turned["frontal"]}
-    pictures |= {name: (image, None) for image, name in names.items()}
-    mirrored = pl.col("frontal").replace_strict(names, return_dtype=pl.String)
+    coverings, covered_twins = _coverings(affirmed, boxes or {})
     groups |= covered_twins
-    groups[MIRRORED] = turned.with_columns(mirrored)
-    key = pl.concat(_key_rows(twin, part) for twin, part in groups.items())
-    key = key.join(
-        chosen.select("record_id", "context"), on="record_id", how="left", maintain_order="left"
-    )
-    # reports written for another probe do not pair with this one
-    inputs = hash_json(key.to_dicts())[:8]
-    of_finding = pl.col("finding").str.replace_all(" ", "_")
-    name = pl.concat_str(
-        pl.lit(inputs), "twin", of_finding, "record_id", separator="--", ignore_nulls=True
-    )
-    key = key.select(name.alias("probe_id"), pl.all())
-    sizes = {
-        twin: len(affirmed) if "finding" in part.columns else len(chosen)
-        for twin, part in groups.items()
-    }
-    reports = {
-        twin: {"reports": len(part), "without": sizes[twin] - len(part)}
-        for twin, part in groups.items()
-    }
-    uncovered = Counter(affirmed["finding"].to_list())
-    uncovered.subtract(covered_twins[COVERED]["finding"].to_list())
+    mirrorings, groups[MIRRORED] = _mirrorings(chosen, affirmed)
+    key = _key(groups, chosen)
     manifest = {
         "seed": seed,
         "records": len(chosen),
-        "reports": reports,
+        "reports": _counts(groups, len(chosen), len(affirmed)),
         "key": hash_json(key.to_dicts()),
         "boxes": bool(boxes),
-        "not_covered": {finding: count for finding, count in uncovered.items() if count},
+        "not_covered": _not_covered(affirmed, covered_twins[COVERED]),
     }
     with atomic_directory(out) as folder:
         (folder / IMAGES).mkdir()
         known = {image: str(Path(path).absolute()) for image, path in paths.items()}
         written = [
             *_write_means(chosen, known, folder / IMAGES, seed),
-            *_write_changed(pictures, known, folder / IMAGES),
+            *_write_changed(coverings | mirrorings, known, folder / IMAGES),
         ]
         known |= {Path(name).stem: str(out.absolute() / IMAGES / name) for name in written}
         file = {view: pl.col(view).replace_strict(known, return_dtype=pl.String) for view in _VIEWS}
@@ -310,6 +285,21 @@ def make_probe(
     return manifest
 
 
+def _key(groups: Mapping[str, pl.DataFrame], records: pl.DataFrame) -> pl.DataFrame:
+    """Return the key: a row for each record of each kind of twin, with its ``probe_id``."""
+    key = pl.concat(_key_rows(twin, part) for twin, part in groups.items())
+    key = key.join(
+        records.select("record_id", "context"), on="record_id", how="left", maintain_order="left"
+    )
+    # reports written for another probe do not pair with this one
+    inputs = hash_json(key.to_dicts())[:8]
+    of_finding = pl.col("finding").str.replace_all(" ", "_")
+    name = pl.concat_str(
+        pl.lit(inputs), "twin", of_finding, "record_id", separator="--", ignore_nulls=True
+    )
+    return key.select(name.alias("probe_id"), pl.all())
+
+
 def _key_rows(twin: str, records: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of the key for one kind of twin."""
     if "finding" not in records.columns:
@@ -320,6 +310,25 @@ def _key_rows(twin: str, records: pl.DataFrame) -> pl.DataFrame:
         *_KEY_COLUMNS,
         pl.col("report").alias("reference"),
     )
+
+
+def _counts(
+    groups: Mapping[str, pl.DataFrame], num_records: int, num_findings: int
+) -> dict[str, dict[str, int]]:
+    """Return, for each kind of twin, how many reports it takes, and how many records (or findings
+    of records) have no such twin."""
+    counts = {}
+    for twin, part in groups.items():
+        possible = num_findings if "finding" in part.columns else num_records
+        counts[twin] = {"reports": len(part), "without": possible - len(part)}
+    return counts
+
+
+def _not_covered(affirmed: pl.DataFrame, twins: pl.DataFrame) -> dict[str, int]:
+    """Count, by finding, the affirmed findings that no twin covers."""
+    counts = Counter(affirmed["finding"].to_list())
+    counts.subtract(twins["finding"].to_list())
+    return {finding: count for finding, count in counts.items() if count}
 
 
 def _sample(records: pl.DataFrame, seed: int, limit: int | None) -> pl.DataFrame:
@@ -367,13 +376,13 @@ def _affirmed(records: pl.DataFrame, states: pl.DataFrame | None) -> pl.DataFram
     return rows.join(states, on=["study_id", "finding"], how="left", maintain_order="left")
 
 
-#: Images to write, by id: the original image, and the region to cover; None: it is mirrored.
+#: Images to write, by id: the original image, and the region to cover (None: mirror the image).
 _Pictures = dict[str, tuple[str, list | None]]
 
 
 def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[str, pl.DataFrame]]:
-    """Return the twins with the finding covered, and those with an equal area covered elsewhere, if
-    every view has both."""
+    """Return the twins with the finding covered, and those with an equal area covered elsewhere.
+    Findings for which one of the views has no control region are left out."""
     pictures: _Pictures = {}
     rows: dict[str, list[dict]] = {COVERED: [], ELSEWHERE: []}
     for row in affirmed.iter_rows(named=True):
@@ -394,6 +403,16 @@ def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[st
                 pictures |= {changed[view]: (row[view], regions[view][twin]) for view in regions}
                 twins.append(row | changed)
     return pictures, {twin: pl.DataFrame(twins, affirmed.schema) for twin, twins in rows.items()}
+
+
+def _mirrorings(records: pl.DataFrame, affirmed: pl.DataFrame) -> tuple[_Pictures, pl.DataFrame]:
+    """Return the twins with a mirrored frontal view, of the records with a finding on one side."""
+    sided = affirmed.filter(pl.col("side").is_in(["left", "right"])).select("record_id")
+    originals = records.join(sided, on="record_id", how="semi", maintain_order="left")
+    names = {image: hash_json([MIRRORED, image])[:16] for image in originals["frontal"]}
+    pictures: _Pictures = {name: (image, None) for image, name in names.items()}
+    mirrored = pl.col("frontal").replace_strict(names, return_dtype=pl.String)
+    return pictures, originals.with_columns(mirrored)
 
 
 def _write_changed(pictures: _Pictures, paths: Mapping[str, str], folder: Path) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""A system's use of each source, from its reports on a probe: records as they are given, compared
-with their twins.
+"""A system's use of each source, from its reports on a probe: unchanged records are compared with
+their twins.
 
-Each finding has a verdict on whether the system looks at the right place, from the rates at which
-reports affirm it, over records whose reference affirms the finding. Intervals and p values come
-from random halves of the patients, with all changes of a patient's records together. The p values
-of an effect, and of no effect, are corrected for the number of findings (Holm).
+The verdict on a finding says whether the system looks at the right place. It follows from the rates
+at which reports affirm the finding, over records whose reference affirms it. Intervals and p values
+come from random halves of the patients; all versions of a patient's records are in the same half.
+The p values of an effect, and of no effect, are corrected for the number of findings (Holm).
 """
 
 from collections.abc import Collection, Mapping
@@ -54,18 +54,19 @@ EFFECTS = {
 _LEVEL = 0.05
 #: Number of patients that a test needs.
 LEAST = 20
-#: Smaller effects than this count as none.
+#: Effects smaller than this count as no effect.
 _NO_EFFECT = 0.1
 #: A finding counts as mentioned with the mean radiograph if more than this share of reports do.
 _MENTIONED = 0.1
 #: Effect for which the number of records needed is given.
 _EFFECT = 0.2
-#: Power for which it is given.
+#: Power of the test for which that number is given.
 _POWER = 0.8
 _RESAMPLES = 5_000
 #: The score of the reports: F1 of positive findings, read by the rules in report and reference.
 _F1 = "report_positive_f1"
-#: The comparison with another patient's reference, which a report that fits any patient reaches.
+#: The comparison with another patient's reference; its score is what a report that fits any patient
+#: reaches.
 CHANCE = "chance"
 #: The texts of each side.
 _SIDES = {"reference": "reference", "report": "hypothesis"}
@@ -342,7 +343,7 @@ def system_use(
 def _cases(key: pl.DataFrame, path: Path, columns: tuple[str | None, ...]) -> pl.DataFrame:
     """Return the key with the reports and the findings that reports and references state."""
     reports = reports_of(path, ("report", "hypothesis", "text"), *columns)
-    # nan and the like are no texts
+    # texts such as nan count as missing
     text = pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")
     rows = reports.rows.select(pl.col("id").alias("probe_id"), text.alias("hypothesis"))
     check_pairs(key["probe_id"].to_list(), rows["probe_id"].to_list(), "the probe", str(path))

@@ -1,1 +1,2 @@
-"""Findings and attributes read from tokens and patches: linear maps and their fitting."""
+"""Probabilities of findings and attributes, from tokens and patches: linear maps and their
+fitting."""

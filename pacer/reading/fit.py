@@ -1,17 +1,17 @@
-"""Fitting of the reading of findings: logistic regressions on summaries of the frozen parent's
-fused tokens; with ``commit.attributes`` also of their attributes
+"""Fitting of the maps for findings: logistic regressions on summaries of the frozen parent's fused
+tokens. With ``commit.attributes`` there are also maps for attributes
 (:mod:`pacer.reading.regression`).
 
-Everything is fitted on split train, so that val stays free for choosing a threshold. Penalty and
-calibration come from cross-validation over folds of patients (:mod:`pacer.reading.regression`).
-The penalty of a state is the one with the lowest log loss of the held-out records, and their logits
-calibrate the probabilities.
+Everything is fitted on split train, so that val can be used to choose a threshold. Penalty and
+calibration come from cross-validation over folds of patients: for each state, the penalty with the
+lowest log loss on the held-out records is chosen, and the logits of these records calibrate the
+probabilities.
 
-No token is stored: one process reads the sources once and holds the summaries in float16, 6.6 GB
-for 400,000 records with d = 4,096. They are written in parts as it goes, so that a stopped run
-continues. Attributes are fitted on at most :data:`MAX_FIT_RECORDS` records that name any, on the
-means of their patches over a grid as fine as :data:`MAX_BYTES` allows: at the published sizes 4 × 4
-for 100,000 records, 8 × 8 for 25,000.
+Tokens are not stored: one process reads the sources once and holds the summaries in float16, 6.6 GB
+for 400,000 records with d = 4,096. They are written in parts, so that a stopped run can continue.
+Attributes are fitted on at most :data:`MAX_FIT_RECORDS` records that name any, on the means of
+their patches over a grid as fine as :data:`MAX_BYTES` allows: at the published sizes 4 × 4 for
+100,000 records, 8 × 8 for 25,000.
 """
 
 import math
@@ -56,7 +56,7 @@ from pacer.reading.regression import FOLDS, fit_attributes, fits, minimise, shar
 
 #: L2 penalties of the weights, from the strongest.
 PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)
-#: Records in a pass through the model; does not change a map beyond rounding.
+#: Records in a pass through the model; it changes maps only by rounding.
 _PASS = 64
 #: Records in a part that is written.
 _PART = 2048
@@ -74,11 +74,12 @@ def fit_reader(
     anchors: pl.DataFrame,
     out: Path,
 ) -> None:
-    """Fit the reading on the commitment targets of split train and write it to ``out``. Raises a
+    """Fit the maps on the commitment targets of split train and write them to ``out``. Raises a
     DataError if split train has fewer patients than there are folds.
 
     Args:
-        checkpoint: the parent. anchors: ``anchors.parquet``, the targets.
+        checkpoint: the parent.
+        anchors: ``anchors.parquet``, the targets.
     """
     train = records.filter(split="train").join(anchors, on="record_id", maintain_order="left")
     patients = train["subject_id"].n_unique()
@@ -190,8 +191,8 @@ def _concatenated(paths: list[Path], name: str) -> Tensor:
 
 
 def _targets(rows: pl.DataFrame) -> Tensor:
-    """Return 1 where a target commitment gives a finding a state, else 0: [n, 39], by state, then
-    by finding."""
+    """Return 1 for each finding and state that a target commitment lists, else 0: [n, 39], ordered
+    by state, then by finding."""
     stated = (
         pl.col(state).list.contains(finding).alias(f"{state} {finding}")
         for state in POLARITIES
@@ -206,7 +207,9 @@ def fit_maps(
     """Fit the maps of all states with every penalty, choose each state's and calibrate it.
 
     Args:
-        values: summaries [n, 2d]. targets: [n, 39]. folds: of each record [n], from 0.
+        values: summaries [n, 2d].
+        targets: [n, 39].
+        folds: of each record [n], from 0.
 
     Returns:
         weight [2d, 39] and bias [39]; by state the penalty, and the held-out log loss before
@@ -239,8 +242,8 @@ def fit_maps(
 
 
 def _calibration(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the slope, above 0, and the shift with which logits fit their targets (Platt), one
-    pair for all findings, because few records have the rare ones."""
+    """Return the slope (above 0) and the shift that calibrate logits (Platt). There is one pair for
+    all findings, because there are too few records with the rare ones."""
     values = torch.zeros(2, device=logits.device, requires_grad=True)
 
     def loss() -> list[Tensor]:

@@ -1,5 +1,5 @@
-"""A reading of the findings from a record's fused source tokens: probabilities, and the commitment
-that they make.
+"""Probabilities of the findings from a record's fused source tokens, and the commitment that
+follows from them.
 
 The map is linear in the mean and the maximum of each channel over the tokens. With ``W`` and ``b``,
 which include the standardisation of this summary and the calibration of the probabilities,
@@ -7,16 +7,16 @@ which include the standardisation of this summary and the calibration of the pro
     P(finding f has state s) = sigmoid(summary(fused) · W[:, s, f] + b[s, f]),   s: positive,
     negative, uncertain.
 
-Commitments with side, severity and course of the findings (``commit.attributes``) have a second
-reading,
+For commitments with side, severity and course of the findings (``commit.attributes``) there are
+further maps,
 
     P(class c of the finding) = softmax(x · W + b)[c].
 
-For side and severity, x is the means of the frontal image's patch states over the cells of a grid,
-at every depth that Refine reads and in what it returns, because the source tokens hardly encode
-positions; for the course it is the summary of the fused tokens. Not in the paper
-(``docs/readings.md``). :mod:`pacer.reading.fit` fits both. Shapes: Q tokens, d width, K
-depths, N patches.
+For side and severity, x has the means of the frontal image's patch states over the cells of a grid,
+at every depth that Refine reads and in its output, because the source tokens hardly encode
+positions. For the course it is the summary of the fused tokens. None of this is in the paper
+(``docs/readings.md``). :mod:`pacer.reading.fit` fits all maps. Shapes: Q tokens, d width, K depths,
+N patches.
 """
 
 import math
@@ -53,7 +53,8 @@ FROM_PATCHES = ("side", "severity")
 CLASSES = VALUES | {"side": (*VALUES["side"], "bilateral")}
 READER = "reader.safetensors"
 ABOUT = "reader.json"
-#: A finding that is not affirmed is denied or uncertain if that has at least this probability.
+#: A finding that is not affirmed is listed as denied or uncertain if the probability of that state
+#: is at least this.
 STATED = 0.5
 #: Parameters that the fused tokens depend on.
 _TOKENS = ("router.", "interface.")
@@ -70,8 +71,9 @@ def cells(depths: Tensor, refined: Tensor, grid: int) -> Tensor:
     """Return the means of patch states over the cells of the grid, in float32 on the CPU.
 
     Args:
-        depths: what Refine reads [B, K, N, d]. refined: what it returns [B, N, d]. grid: its rows,
-            and columns, G.
+        depths: what Refine reads [B, K, N, d].
+        refined: what it returns [B, N, d].
+        grid: its rows, and columns, G.
 
     Returns:
         [B, (K + 1) d G²].
@@ -89,10 +91,11 @@ def class_of(attributes: Attributes, kind: str) -> int:
 
 
 class AttributeChances(NamedTuple):
-    """The probability of each class by finding and kind, four decimals, and the ``thresholds`` of
-    the kinds."""
+    """Probabilities of attributes."""
 
+    #: The probability of each class, by finding and kind, with four decimals.
     chances: dict[str, dict[str, list[float]]]
+    #: The threshold of each kind.
     thresholds: Mapping[str, float]
 
     def as_dict(self) -> dict[str, dict[str, float]]:
@@ -107,9 +110,9 @@ class AttributeChances(NamedTuple):
         }
 
     def stated(self) -> dict[str, Attributes]:
-        """Return the attributes of each finding whose most probable class reaches its kind's
-        threshold."""
-        said = {
+        """Return the attributes of each finding: the most probable class of each kind, if its
+        probability reaches the threshold of the kind."""
+        texts = {
             finding: " ".join(
                 CLASSES[kind][chances.index(max(chances))]
                 for kind, chances in kinds.items()
@@ -118,19 +121,19 @@ class AttributeChances(NamedTuple):
             for finding, kinds in self.chances.items()
         }
         return {
-            finding: split_words(f"{text} {finding}", KINDS)[0] for finding, text in said.items()
+            finding: split_words(f"{text} {finding}", KINDS)[0] for finding, text in texts.items()
         }
 
 
 @dataclass(frozen=True)
 class AttributeReader:
-    """A fitted reading of attributes."""
+    """The fitted maps of attributes."""
 
     #: Weight [D, C] and bias [C] by finding and kind.
     maps: Mapping[tuple[str, str], tuple[Tensor, Tensor]]
     #: The probability from which a kind is stated.
     thresholds: Mapping[str, float]
-    #: Of the :func:`cells` that the maps read.
+    #: Grid of the :func:`cells` that the maps read.
     grid: int
 
     def __call__(
@@ -139,8 +142,8 @@ class AttributeReader:
         """Return the probabilities of one record.
 
         Args:
-            depths, refined: states of its frontal image, for :func:`cells`, with B = 1. fused: its
-                tokens [Q, d].
+            depths, refined: states of its frontal image, for :func:`cells`, with B = 1.
+            fused: its tokens [Q, d].
             prior: whether it has a previous report, without which no course is read.
         """
         places = cells(depths, refined, self.grid)[0]
@@ -154,7 +157,8 @@ class AttributeReader:
         return AttributeChances(chances, self.thresholds)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return its numbers by name, for one file with those of other readings."""
+        """Return the maps and thresholds as named tensors, which are saved in one file with the
+        maps of findings."""
         numbers = {}
         for (finding, kind), (weight, bias) in self.maps.items():
             numbers[f"{kind}/{finding}/weight"] = weight
@@ -166,7 +170,7 @@ class AttributeReader:
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, Tensor]) -> Self | None:
-        """Return the reading with these numbers; None if there is none."""
+        """Return the maps of :meth:`tensors`; None if there are none."""
         thresholds = {}
         maps = {}
         for name in tensors:
@@ -179,8 +183,8 @@ class AttributeReader:
 
 
 class Probabilities(NamedTuple):
-    """The probability of each finding, in the vocabulary's order, that a report affirms it
-    (``positive``), denies it or leaves it uncertain; four decimals."""
+    """The probabilities that a report affirms, denies or leaves uncertain each finding, in the
+    vocabulary's order, with four decimals."""
 
     positive: list[float]
     negative: list[float]
@@ -194,10 +198,10 @@ class Probabilities(NamedTuple):
         }
 
     def commitment(self, threshold: float) -> Anchor:
-        """Return the commitment that affirms findings whose probability is at least ``threshold``.
-        Of the others those are denied or uncertain, whichever is more probable, with a probability
-        of at least :data:`STATED`. A field keeps its most probable findings, as many as are
-        written."""
+        """Return the commitment that affirms the findings whose probability is at least
+        ``threshold``. Another finding is denied or uncertain, whichever is more probable, if that
+        has a probability of at least :data:`STATED`. A field has at most as many findings as are
+        written, the most probable ones."""
         fields: dict[str, list[tuple[float, str]]] = {polarity: [] for polarity in POLARITIES}
         for finding, present, absent, unsure in zip(
             FINDINGS, self.positive, self.negative, self.uncertain, strict=True
@@ -216,7 +220,7 @@ class Probabilities(NamedTuple):
 
 @dataclass(frozen=True)
 class FindingsReader:
-    """A fitted reading of findings."""
+    """The fitted maps of findings."""
 
     #: [2d, 39], by state, then by finding.
     weight: Tensor
@@ -226,7 +230,7 @@ class FindingsReader:
 
     @property
     def hash(self) -> str:
-        """The SHA-256 of its numbers."""
+        """The SHA-256 of the maps."""
         return hash_bytes(self._content())
 
     def __call__(self, fused: Tensor) -> Probabilities:
@@ -240,7 +244,7 @@ class FindingsReader:
         return Probabilities(positive, negative, uncertain)
 
     def save(self, directory: Path, about: Mapping[str, object]) -> None:
-        """Write the reading and ``about``, whose ``weights`` is the hash of the weights that make
+        """Write the maps and ``about``, whose ``weights`` is the hash of the weights that determine
         the tokens."""
         directory.mkdir(parents=True, exist_ok=True)
         write_json(directory / ABOUT, about)
@@ -255,9 +259,9 @@ class FindingsReader:
 
 
 def read_reader(directory: Path, checkpoint: Path) -> FindingsReader | None:
-    """Read the reading of a checkpoint's tokens. None: the checkpoint has changed the parts that
-    make the tokens (``calibrate.trains: interface``), so that the reading does not apply. Raises a
-    CheckpointError if the folder has no reading, or one of other weights."""
+    """Read the maps for a checkpoint's tokens. None: the checkpoint was trained further in the
+    parts that determine the tokens (``calibrate.trains: interface``), so the maps do not apply.
+    Raises a CheckpointError if the folder has no maps, or they were fitted with other weights."""
     if not (directory / READER).is_file():
         raise CheckpointError(f"{directory} has no {READER}; run `dvc repro findings`")
     parent = read_record(checkpoint).parent

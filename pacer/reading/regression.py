@@ -1,5 +1,5 @@
-"""Linear maps on summaries, fitted with cross-validation over folds of patients; shared by what the
-stage `findings` reads, and the maps of attributes.
+"""Linear maps on summaries, fitted with cross-validation over folds of patients: shared functions
+for the maps of findings and of attributes, and the fitting of the latter.
 
 The maps of the folds, each fitted on the other folds, and the final map on all records are fitted
 together: full-batch L-BFGS on the standardised summaries or, if there are fewer records than
@@ -32,13 +32,13 @@ from pacer.reading.maps import CLASSES, class_of
 
 #: Folds of the cross-validation.
 FOLDS = 3
-#: Records of a step of the fit; it does not change a map beyond rounding.
+#: Records in a chunk of the fit; it changes maps only by rounding.
 _CHUNK = 4096
 _ITERATIONS = 40
 
-#: Called with logits [m, FOLDS + 1, C], the place of the m records among all, and the share [m,
-#: FOLDS + 1] of each in the mean loss of each map; returns the sum of the losses times their
-#: shares.
+#: A function of the logits [m, FOLDS + 1, C] of m records, their place among all records, and the
+#: share [m, FOLDS + 1] of each in the mean loss of each map. It returns the sum of the losses times
+#: their shares.
 SharedLoss = Callable[[Tensor, slice, Tensor], Tensor]
 #: Weight [D, C] and bias [C] by finding and kind.
 Maps = dict[tuple[str, str], tuple[Tensor, Tensor]]
@@ -46,7 +46,7 @@ Maps = dict[tuple[str, str], tuple[Tensor, Tensor]]
 PENALTIES = (30.0, 3.0, 0.3, 0.03)
 #: A map is fitted if at least this share of the reports with a finding name its kind.
 MIN_NAMED_SHARE = 0.5
-#: A map is fitted if at least so many records name its kind.
+#: A map is fitted if at least this many records name its kind.
 MIN_RECORDS = 40
 #: Candidates for the threshold of a kind.
 THRESHOLDS = tuple(round(0.3 + 0.05 * step, 2) for step in range(14))
@@ -77,8 +77,9 @@ def fits(
     one before.
 
     Args:
-        values: summaries [n, D]. folds: of each record [n], from 0, on the device of the fit. bias:
-            to start from [FOLDS + 1, C].
+        values: summaries [n, D].
+        folds: of each record [n], from 0, on the device of the fit.
+        bias: to start from [FOLDS + 1, C].
     """
     device = folds.device
     count = len(values)
@@ -224,8 +225,8 @@ def fit_attributes(
 
 
 def _best_threshold(chances: Tensor, gains: Tensor) -> float:
-    """Return the threshold with the largest gain of the statements that reach it; of equals, the
-    lowest."""
+    """Return the threshold for which the statements that reach it have the largest total gain; the
+    lowest of several."""
     return max(
         THRESHOLDS,
         key=lambda threshold: (float(gains[chances >= threshold].sum()), -threshold),
@@ -258,8 +259,8 @@ def _fit(
 def _margin(
     predicted: np.ndarray, expected: np.ndarray, patients: np.ndarray
 ) -> tuple[float, float, float]:
-    """Return the share that is right, by how much it is above the majority's, and the standard
-    error of the difference over patients."""
+    """Return the share of right predictions, its difference from the share of the majority class,
+    and the standard error of that difference over patients."""
     majority = np.bincount(expected).argmax()
     better = (predicted == expected).astype(float) - (majority == expected)
     sums = np.bincount(patients, better - better.mean())

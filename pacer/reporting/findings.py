@@ -1,5 +1,5 @@
-"""The ledger of findings in tables: verdicts counted by finding, single findings, and the reports
-with the worst verdicts."""
+"""Tables from the ledger of findings: counts of verdicts by finding, single findings, and the
+reports with the worst verdicts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -79,7 +79,7 @@ def verdict_table(rows: pl.DataFrame, caption: str = "") -> Table:
 
 
 def _without_system(table: Table) -> Table:
-    """Return a table without the column of systems, for a single one."""
+    """Return a table without the column of systems, if there is only one system."""
     place = table.columns.index("System")
     return replace(
         table,
@@ -114,7 +114,7 @@ def finding_table(rows: pl.DataFrame) -> Table:
 
 
 def _statement(row: Mapping[str, Any], side: str) -> str:
-    """Return the statement of a text on a finding, and its words."""
+    """Return the statement of a text on a finding, and the words that make it."""
     if row[f"{side}_state"] is None:
         return "–"
     kinds = (frozenset(row[f"{side}_{kind}"]) for kind in Attributes._fields)
@@ -124,9 +124,9 @@ def _statement(row: Mapping[str, Any], side: str) -> str:
 
 
 def worst_reports(rows: pl.DataFrame, most: int) -> pl.DataFrame:
-    """Return at most ``most`` reports of each system, with the number of each verdict but
-    ``correct``: those with the most opposite findings first, then with the most that are missed or
-    invented, then by id."""
+    """Return at most ``most`` reports of each system, with the number of each verdict except
+    ``correct``. They are sorted by the number of opposite findings, then by that of missed and
+    invented findings (the largest first), then by id."""
     counts = [(pl.col("verdict") == verdict).sum().alias(verdict) for verdict in VERDICTS[1:]]
     reports = rows.group_by("system", "record_id", "context").agg(counts)
     wrong = pl.col("missed") + pl.col("invented")

@@ -1,5 +1,5 @@
-"""Self-contained pages from ``templates/``; radiographs in them, scaled down, with transparent maps
-of depths."""
+"""Self-contained pages from ``templates/``, and the radiographs in them: scaled down, with
+transparent maps of depth weights."""
 
 import base64
 import io
@@ -24,8 +24,8 @@ LONGEST_EDGE = 384
 
 
 def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
-    """Fill a template of ``folder`` or of this package; values that are not markup are escaped, and
-    all must be given."""
+    """Fill a template of ``folder`` or of this package. Values that are not markup are escaped; a
+    missing value is an error."""
     return _environment(folder).get_template(template).render(**content)
 
 

@@ -1,15 +1,21 @@
 """Marks in texts: a report is cut into spans by whether another text makes the same statement.
 
 A marked phrase is a mention of a finding, or it is **longitudinal**: wording that compares with an
-earlier examination (:mod:`pacer.data.wording`), identified by the findings of its sentence and
-their course, else by its rule and direction. Mentions have the marks of the verdict on their
-finding (:mod:`pacer.metrics.ledger`): **matching** if it is correct, or only something is left out;
-**wrong side** or **other severity** if the texts contradict each other there; **less certain** if
-only one of them is uncertain; **opposite**; **reference-only** in a reference, and **unverified**
-in a generated report, if the other text does not state it. A denial of a finding that the same
-text affirms elsewhere, such as on the other side, has no mark. A phrase **contradicts** the
-report's commitment if it affirms a finding that the commitment denies, or the reverse, or states
-another side.
+earlier examination (:mod:`pacer.data.wording`). Such wording is identified by the findings of its
+sentence and their course, or else by its rule and direction.
+
+The mark of a mention follows from the verdict on its finding (:mod:`pacer.metrics.ledger`):
+
+- **matching**: the verdict is correct, or something is only left out;
+- **wrong side** or **other severity**: the texts contradict each other in this;
+- **less certain**: only one of the texts is uncertain;
+- **opposite**: one text affirms the finding and the other denies it;
+- **reference-only** in a reference, **unverified** in a generated report: the other text does not
+  state the finding.
+
+A denial of a finding that the same text affirms elsewhere, such as on the other side, has no mark.
+A phrase **contradicts** the report's commitment if it affirms a finding that the commitment denies,
+or the reverse, or states another side.
 """
 
 import re
@@ -31,8 +37,10 @@ Other = Literal["reference", "generated", "commitment"]
 #: A row of the ledger: a finding in two texts.
 Row = Mapping[str, Any]
 LONGITUDINAL = "longitudinal"
-#: The marks of phrases that another text states, from the mildest to the gravest, which holds if
-#: phrases overlap. The empty mark is that of phrases that it does not state.
+#: A finding and its polarity; or the meaning of a comparison, and ``LONGITUDINAL``.
+_Statement = tuple[str, str]
+#: The marks from the mildest to the most serious. If phrases overlap, the most serious mark is
+#: used. The empty mark is for phrases that the other text does not state.
 _MARKS = ("matching", "other-severity", "less-certain", "", "wrong-side", "opposite")
 #: Rules of wording that names an earlier study, without a statement on a finding.
 _OF_STUDIES = ("comparison", "prior study", "since", "interval")
@@ -102,9 +110,9 @@ def _sentence(report: str, at: int) -> str:
 
 
 def _comparisons(report: str) -> list[tuple[int, int, str]]:
-    """Return the start, end and meanings of each wording of comparison: the course of each
-    finding in its sentence; for a finding without one, and a sentence without a finding, the rule
-    with its direction."""
+    """Return the start, end and meaning of each wording of comparison, once for each finding in its
+    sentence. The meaning is the finding with its course, or with the rule and the direction if the
+    course is not stated; in a sentence without findings, only the rule and the direction."""
     phrases = []
     for start, end, rule in find_wording(report):
         sentence = _sentence(report, start)
@@ -144,15 +152,6 @@ def spans(
         commitment: the report's own.
     """
     own = statements_of(report)
-    unsupported, with_support, without_support = _COMPARED_WITH[compared_with]
-    is_reference = compared_with == "generated"
-    text = "generated report" if is_reference else compared_with
-    rows = {
-        name: verdicts(own, other) if is_reference else verdicts(other, own)
-        for name, other in others.items()
-    }
-    committed = {} if commitment is None else verdicts(statements_in(commitment), own)
-    before = {} if first is None else _by_finding(first)
     now = _by_finding(own)
     mentions = [
         m
@@ -164,58 +163,100 @@ def spans(
     edges = {0, len(report)}
     for start, end, *_ in phrases:
         edges |= {start, end}
+    marker = _Marker(own, compared_with, others, first, commitment)
     marked = []
+    for start, end in pairwise(sorted(edges)):
+        here = [(statement, kind) for a, b, statement, kind in phrases if a <= start and end <= b]
+        marked.append(marker.span(report[start:end], here))
+    return marked
 
-    def mark_in(name: str, statements: Collection[tuple[str, str]]) -> tuple[str, str]:
+
+class _Marker:
+    """Marks the pieces of a report; the arguments are those of :func:`spans`, and the report's own
+    statements."""
+
+    def __init__(
+        self,
+        own: Statements,
+        compared_with: Other,
+        others: Mapping[str, Statements],
+        first: Statements | None,
+        commitment: Anchor | None,
+    ):
+        self.compared_with = compared_with
+        self.others = others
+        self.first = first
+        self.is_reference = compared_with == "generated"
+        if self.is_reference:
+            self.rows = {name: verdicts(own, other) for name, other in others.items()}
+        else:
+            self.rows = {name: verdicts(other, own) for name, other in others.items()}
+        self.committed = {} if commitment is None else verdicts(statements_in(commitment), own)
+        self.before = {} if first is None else _by_finding(first)
+        self.now = _by_finding(own)
+
+    def span(self, text: str, statements: Sequence[_Statement]) -> Span:
+        """Return a piece of the report with its marks, from the statements of the phrases that
+        cover it."""
+        findings = [finding for finding, kind in statements if kind != LONGITUDINAL]
+        checked = statements
+        if self.compared_with == "commitment":
+            checked = [(finding, kind) for finding, kind in statements if kind != LONGITUDINAL]
+        marks: list[str] = []
+        stated = dict.fromkeys(f"{statement}: {kind}" for statement, kind in statements)
+        tooltip = [", ".join(stated)]
+        if checked and self.others:
+            mark, notes = self._support(checked)
+            marks.append(mark)
+            tooltip += notes
+        if len(findings) < len(statements):
+            marks.append(LONGITUDINAL)
+        contradiction = _contradiction(
+            [self.committed[name] for name in findings if name in self.committed]
+        )
+        if (contradiction and self.compared_with != "commitment") or "opposite" in contradiction:
+            marks.append("contradicts")
+            tooltip.append(contradiction)
+        if any(self._is_changed(statement, kind) for statement, kind in statements):
+            marks.append("changed")
+            tooltip.append("differs from the first context")
+        return Span(text, marks, _joined(tooltip))
+
+    def _support(self, statements: Sequence[_Statement]) -> tuple[str, list[str]]:
+        """Return the mark of a piece by the other text that agrees best, and the parts of the
+        tooltip on it."""
+        unsupported, with_support, without_support = _COMPARED_WITH[self.compared_with]
+        by_name = {name: self._mark_in(name, statements) for name in self.others}
+        mark, difference = min(by_name.values(), key=lambda pair: _MARKS.index(pair[0]))
+        notes = [_tooltip(mark, difference, with_support, without_support)]
+        if set(self.others) != {""}:
+            agreeing = sorted(name for name, (of, _) in by_name.items() if of in _MARKS[:2])
+            notes.append(f"said by {' and '.join(agreeing) or 'none'}")
+        return mark or unsupported, notes
+
+    def _mark_in(self, name: str, statements: Sequence[_Statement]) -> tuple[str, str]:
         """Return the mark of a piece by one of the other texts, and how that differs."""
+        other_text = "generated report" if self.is_reference else self.compared_with
         marks: list[str] = []
         differences: list[str] = []
         for statement, kind in statements:
             if kind == LONGITUDINAL:
-                is_shared = statement in others[name].comparisons
+                is_shared = statement in self.others[name].comparisons
                 marks.append("matching" if is_shared else "")
                 continue
-            mark, difference = _mark(rows[name].get(statement), text, is_reference)
+            row = self.rows[name].get(statement)
+            mark, difference = _mark(row, other_text, self.is_reference)
             marks.append(mark)
             differences.append(difference)
         return max(marks, key=_MARKS.index), _joined(dict.fromkeys(differences))
 
-    def is_changed(statement: str, kind: str) -> bool:
+    def _is_changed(self, statement: str, kind: str) -> bool:
         """Return whether the text of the first context does not make a statement."""
-        if first is None:
+        if self.first is None:
             return False
         if kind == LONGITUDINAL:
-            return statement not in first.comparisons
-        return _adds(now[statement], before.get(statement))
-
-    for start, end in pairwise(sorted(edges)):
-        # statements of the phrases that cover the piece, each with its polarity or LONGITUDINAL
-        here = [(statement, kind) for a, b, statement, kind in phrases if a <= start and end <= b]
-        findings = [finding for finding, kind in here if kind != LONGITUDINAL]
-        checked = here
-        if compared_with == "commitment":
-            checked = [(finding, kind) for finding, kind in here if kind != LONGITUDINAL]
-        marks: list[str] = []
-        tooltip = [", ".join(dict.fromkeys(f"{statement}: {kind}" for statement, kind in here))]
-        if checked and others:
-            by_name = {name: mark_in(name, checked) for name in others}
-            mark, difference = min(by_name.values(), key=lambda pair: _MARKS.index(pair[0]))
-            marks.append(mark or unsupported)
-            tooltip.append(_tooltip(mark, difference, with_support, without_support))
-            if set(others) != {""}:
-                agreeing = sorted(n for n, (m, _) in by_name.items() if m in _MARKS[:2])
-                tooltip.append(f"said by {' and '.join(agreeing) or 'none'}")
-        if any(kind == LONGITUDINAL for _, kind in here):
-            marks.append(LONGITUDINAL)
-        contradiction = _contradiction([committed[name] for name in findings if name in committed])
-        if (contradiction and compared_with != "commitment") or "opposite" in contradiction:
-            marks.append("contradicts")
-            tooltip.append(contradiction)
-        if any(is_changed(statement, kind) for statement, kind in here):
-            marks.append("changed")
-            tooltip.append("differs from the first context")
-        marked.append(Span(report[start:end], marks, _joined(tooltip)))
-    return marked
+            return statement not in self.first.comparisons
+        return _adds(self.now[statement], self.before.get(statement))
 
 
 def _by_finding(statements: Statements) -> dict[str, Row]:
@@ -236,8 +277,9 @@ def _tooltip(mark: str, difference: str, with_support: str, without_support: str
 
 
 def _mark(row: Row | None, text: str, is_reference: bool) -> tuple[str, str]:
-    """Return the mark of a finding by the verdict on it, empty if the other text does not state it,
-    and the differing sides or severities of both texts; ``text``: the name of the other text."""
+    """Return the mark of a finding from the verdict on it (empty if the other text does not state
+    it), and the differing sides or severities of both texts. ``text``: the name of the other
+    text."""
     if row is None or row["reference_state"] is None or row["report_state"] is None:
         return "", ""
     if text == "commitment" and row["reference_state"] != row["report_state"]:
@@ -282,8 +324,8 @@ def _contradiction(rows: Sequence[Row]) -> str:
 
 
 def _adds(row: Row, before: Row | None) -> bool:
-    """Return whether a text adds a side or severity to a finding of the text before, or gives it
-    another state."""
+    """Return whether a text (``row``) adds a side or severity to a finding of another text
+    (``before``), or gives it another state."""
     if before is None or row["state"] != before["state"]:
         return True
     return any({*row[kind]} - {*before[kind]} for kind in ("side", "severity"))

@@ -64,7 +64,7 @@ _WORDS = {
     "misled": "is misled by {source}",
     "no gain shown": "changes {changed:.0%} of its reports with {source}, no gain shown",
 }
-_TONES = {
+_VERDICT_STYLES = {
     "used": "yes",
     "above chance": "yes",
     "misled": "no",
@@ -77,8 +77,8 @@ _TONES = {
     Verdict.NOT_THERE: "no",
     Verdict.WITHOUT: "no",
 }
-#: Columns of the table of findings: their heading, by change; without boxes those of coverings are
-#: left out.
+#: Headings of the columns of the table of findings, by change. Without boxes, the columns of
+#: coverings are left out.
 _RATES = {
     GIVEN: "As given",
     SAME_FINDING: "Another's, same finding",
@@ -175,7 +175,7 @@ def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
     others; without ``boxes`` nothing was covered."""
     rows: list[tuple[str, ...]] = []
     headings: dict[int, Heading] = {}
-    tones: dict[tuple[int, int], str] = {}
+    cell_styles: dict[tuple[int, int], str] = {}
     notes: list[str] = []
     rates = {
         change: title
@@ -190,7 +190,7 @@ def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
         unclear = [use for use in system.findings if use.verdict == Verdict.UNCLEAR]
         for use in system.findings:
             if use not in unclear:
-                tones[len(rows), 1] = _TONES.get(use.verdict, "")
+                cell_styles[len(rows), 1] = _VERDICT_STYLES.get(use.verdict, "")
                 rows.append(_finding_cells(use, tuple(rates), boxes))
         if unclear:
             empty = ("" for _ in columns[2:])
@@ -203,7 +203,7 @@ def verdict_table(systems: Sequence[SystemUse], boxes: bool) -> Table:
         "Findings",
         text_columns=2,
         headings=headings,
-        tones=tones,
+        cell_styles=cell_styles,
         notes=(*notes, *_OF_FINDINGS),
     )
 
@@ -232,14 +232,14 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
     """Return a row for each kind of twin, the systems below each other."""
     rows: list[tuple[str, ...]] = []
     headings: dict[int, Heading] = {}
-    tones: dict[tuple[int, int], str] = {}
+    cell_styles: dict[tuple[int, int], str] = {}
     for system in systems:
         note = f"{number(system.empty)} reports are empty" if system.empty else ""
         headings[len(rows)] = Heading(system.name, note)
         for twin, title in titles.items():
             use = system.uses.get(twin)
             if use is not None:
-                tones[len(rows), 1] = _TONES.get(use.verdict, "")
+                cell_styles[len(rows), 1] = _VERDICT_STYLES.get(use.verdict, "")
                 rows.append((title, use.verdict, *_cells(use)))
     columns = ("Changed source", "Verdict", "n", "Score", "changed", "gain", "Reports that change")
     return Table(
@@ -248,7 +248,7 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
         "Use of sources",
         text_columns=2,
         headings=headings,
-        tones=tones,
+        cell_styles=cell_styles,
         notes=_NOTES,
     )
 

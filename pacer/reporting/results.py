@@ -1,4 +1,4 @@
-"""Outputs of a run, read once for all sections of its report; and its example cases.
+"""Outputs of a run, which are read once for all sections of its report, and its example cases.
 
 An example is one examination in every context in which it was decoded, with the model's inputs,
 commitment and report.
@@ -128,9 +128,9 @@ class ContextReport:
     #: The row of the scored cases.
     score: Mapping[str, Any]
     commitment: Anchor | None
-    #: The text with its marks.
+    #: The reference with its marks.
     reference: list[Span]
-    #: Likewise.
+    #: The report with its marks.
     generated: list[Span]
 
 

@@ -1,4 +1,4 @@
-"""Tables of a run's corpus and of scores from the registry, the line with their signature, and the
+"""Tables of a run's corpus and of the scores in the registry, the signature in one line, and
 warnings."""
 
 from collections.abc import Mapping, Sequence
@@ -51,8 +51,8 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
         for _, split, name in columns
     ]
     headings = [heading for heading, _, _ in columns]
-    # no sum of studies and patients, because a study with records in several contexts would count
-    # more than once
+    # no sum of examinations and patients, because an examination with records in several contexts
+    # would count more than once
     rows.append(("All", *totals, "", ""))
     return Table(("Context", *headings, "studies", "patients"), tuple(rows), summary=len(rows) - 1)
 
@@ -109,7 +109,7 @@ def score_table(
         notes = (*notes, f"{IN_BRACKETS}.")
     rows: list[tuple[str, ...]] = []
     rules: set[int] = set()
-    quiet: set[int] = set()
+    dim_rows: set[int] = set()
     summary = None
     for name in rows_in(scores):
         if name == MEAN:
@@ -127,7 +127,7 @@ def score_table(
         if intervals is not None:
             spans = [span(intervals.scores.get(name, {}).get(score.key)) for score in shown]
             if any(spans):
-                quiet.add(len(rows))
+                dim_rows.add(len(rows))
                 rows.append((PERCENT, *spans))
     return Table(
         ("Context", *(score.title for score in shown)),
@@ -135,7 +135,7 @@ def score_table(
         caption,
         summary=summary,
         rules=frozenset(rules - {0}),
-        quiet=frozenset(quiet),
+        dim_rows=frozenset(dim_rows),
         notes=notes,
     )
 
@@ -255,8 +255,8 @@ def _clinical(signature: Signature) -> dict[str, Any]:
 
 
 def doubt_note(findings: pl.DataFrame) -> str | None:
-    """Return what the findings in doubt mean for the scores: their share, and Positive F1 without
-    them; None if there are none."""
+    """Return a note on the effect of doubtful findings: their share, and Positive F1 without them.
+    None if there are no doubtful findings."""
     count = int(findings["doubtful"].sum())
     if not count:
         return None

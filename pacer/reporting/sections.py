@@ -87,7 +87,7 @@ def shown(name: str, table: Table | None, title: str = "", *, folded: str = "") 
 
 
 def scores(results: Results) -> Section:
-    """Scores with their intervals, below the reasons not to trust them."""
+    """Warnings about the scores, followed by the scores with their intervals."""
     values = results.scored.scores
     signature = results.scored.signature
     split = ", ".join(sorted(set(results.decoded["split"])))
@@ -162,7 +162,7 @@ def _placed(results: Results, place: Place, caption: str, title: str = "") -> li
 
 
 def sources(results: Results) -> Section:
-    """How scores change with other sources, and whether the reports vary."""
+    """How scores change if sources are changed, and how much the reports vary."""
     controls = score_tables.control_table(
         results.scored.scores,
         "Micro-F1 of the labeller's observations with the case's sources and with others, and the "
@@ -224,7 +224,7 @@ def findings(results: Results) -> Section:
 
 
 def groups(results: Results) -> Section | None:
-    """Whether some groups of records are reported worse than others."""
+    """Scores by group of records, to find groups with worse reports."""
     table = score_tables.group_table(
         group_scores(
             results.scored.cases, results.scored.convention, results.scored.signature.groups
@@ -262,12 +262,14 @@ def corpus(results: Results) -> Section:
     """The audits of the corpus, the emphasis and the targets of the commitments."""
     lines = [line for audit in results.audits for line in audit["checks"]]
     rows = tuple((line["name"], line["detail"]) for line in lines)
-    tones = {(place, 1): "" if line["good"] else "no" for place, line in enumerate(lines)}
-    title = f"Audit: {sum(map(bool, tones.values()))} of {len(lines)} lines need attention"
+    cell_styles = {(place, 1): "" if line["good"] else "no" for place, line in enumerate(lines)}
+    title = f"Audit: {sum(map(bool, cell_styles.values()))} of {len(lines)} lines need attention"
     parts = [
         TableBlock("corpus", score_tables.corpus_table(results.audits[0])),
         TableBlock(
-            "audit", Table(("Check", "Result"), rows, text_columns=2, tones=tones), folded=title
+            "audit",
+            Table(("Check", "Result"), rows, text_columns=2, cell_styles=cell_styles),
+            folded=title,
         ),
     ]
     return Section("corpus", "Corpus and commitment targets", parts)

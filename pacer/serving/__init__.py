@@ -1,1 +1,1 @@
-"""Use of a trained model: export, reports of one or many cases, and the web page."""
+"""Use of a trained model: export, reports for one or many cases, and the web page."""

@@ -1,4 +1,4 @@
-"""Tables of cases: their reading, and a report for each case, in lines of a file."""
+"""Reading a table of cases, and writing a report for each case to a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _OTHERS = ("prior", "indication", "history", "view", "sections", "commitment")
 #: Columns of a table of cases; all but ``frontal`` may be missing.
 COLUMNS = ("case", "frontal", "lateral", *_OTHERS)
-#: Most unusable cases that a message lists.
+#: Maximum number of unusable cases that a message lists.
 _SHOWN = 20
 
 
@@ -91,10 +91,10 @@ def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> int:
     """Write a line for each case to ``out``, in their order, with
     :meth:`pacer.serving.case.Result.as_dict`.
 
-    Every case is prepared before the first report is written, and again when its turn comes. The
-    images of all cases would not fit into memory. Finished lines are kept beside ``out`` until all
-    are there: after a stop, the same call continues. A case whose images or texts have changed
-    since is done again.
+    Every case is prepared before the first report is generated, so that errors show at once, and
+    again when its report is generated, because the images of all cases would not fit into memory.
+    Finished lines are kept beside ``out`` until all are finished: after a stop, the same call
+    continues. Cases whose images or texts have changed since then are repeated.
 
     Returns:
         Number of reports that were truncated at the token limit.

@@ -126,7 +126,7 @@ class Case:
 
     #: A path, the bytes of a file or a Pillow image.
     frontal: ImageSource
-    #: Likewise.
+    #: A path, the bytes of a file or a Pillow image.
     lateral: ImageSource | None = None
     #: The previous report as written.
     prior: str | None = None
@@ -247,7 +247,7 @@ class Result(Displayed):
     gate: float | None
     #: The view that the prompt states.
     view: Direction
-    #: The sections that the prompt asks for.
+    #: The sections named in the prompt.
     sections: ReportSections
     #: Routing of the frontal image.
     frontal: Routing
@@ -338,8 +338,8 @@ class Result(Displayed):
 
 
 def notes_of(results: Collection[Result]) -> list[str]:
-    """Return the results' notes without repeats, then warnings about single reports, which begin
-    with the context."""
+    """Return the distinct notes of the results, followed by warnings about single reports, which
+    begin with the context."""
     notes = [note for result in results for note in result.notes]
     for result in results:
         context = result.context.upper()
@@ -358,9 +358,9 @@ def notes_of(results: Collection[Result]) -> list[str]:
 
 
 def unsupported_comparisons(report: str, prior: str | None) -> list[str]:
-    """Return the findings whose comparison in a cleaned report does not fit the previous report: a
-    finding is called new, but the previous report affirms or suspects it; or it is called
-    unchanged, larger or gone, but the previous report does not."""
+    """Return the findings of a cleaned report whose comparison does not fit the previous report. A
+    new finding must not be affirmed or suspected in the previous report; one that is unchanged,
+    larger or gone must be."""
     earlier = extract_anchor(prior or "")
     unsupported: list[str] = []
     for start, end in pairwise([0, *sentence_ends(report)]):

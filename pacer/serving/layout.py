@@ -1,5 +1,5 @@
-"""File names of an exported model, where it is, and a check that a folder is one; importable
-without torch."""
+"""File names of an exported model, finding it, and checking that a folder is one. This module does
+not import torch."""
 
 import re
 from os import PathLike

@@ -1,5 +1,5 @@
-"""An exported model directory (see the table in ``docs/serving.md``): its contents, how it is
-written and read back."""
+"""Writing and reading an exported model directory; ``docs/serving.md`` has a table of its
+contents."""
 
 import os
 import shutil

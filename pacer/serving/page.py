@@ -1,5 +1,6 @@
-"""The web page of one model, for a single user of this machine, and its results as HTML. Its server
-stores no data of a case: the browser keeps the images and sends them with each request.
+"""The web page of one model, for a single user of this machine, and its results as HTML.
+
+The server stores no data of a case: the browser keeps the images and sends them with each request.
 """
 
 import json
@@ -32,9 +33,10 @@ TEMPLATES = Path(__file__).parent / "templates"
 render = partial(html.render, folder=TEMPLATES)
 #: Host names of the loopback interface, which no other machine can reach.
 LOOPBACK = ("127.0.0.1", "localhost")
-#: Most bytes in a request: two images, and three texts of at most 12 bytes a character in JSON.
+#: Maximum number of bytes in a request: two images, and three texts with at most 12 bytes per
+#: character in JSON.
 MAX_BODY = 2 * MAX_BYTES + 36 * MAX_CHARACTERS + 10_000
-#: Probability from which a finding is written beside the list.
+#: A finding that is not in the list is shown beside it if its probability is at least this.
 SHOWN = 0.1
 #: Paths that accept an image or a case.
 _POSTS = ("/look/frontal", "/look/lateral", "/report")
@@ -110,11 +112,6 @@ def result_page(
         }
         for finding in FINDINGS
     }
-    likeliest: list[tuple[str, float]] = []
-    if result.probabilities is not None:
-        chances = zip(result.probabilities.positive, FINDINGS, strict=True)
-        ranked = sorted(chances, reverse=True)
-        likeliest = [(finding, chance) for chance, finding in ranked if chance >= SHOWN]
     attribute_chances: dict[str, dict[str, float]] = {}
     if result.attributes is not None:
         attribute_chances = result.attributes.as_dict()
@@ -130,17 +127,7 @@ def result_page(
         }
         for finding in FINDINGS
     }
-    changed: dict[str, dict[str, Any]] = {}
-    for finding, states in rows.items():
-        attributes = {
-            kind: {"model": choice.model, "person": choice.person}
-            for kind, choice in choices[finding].items()
-            if choice.model != choice.person
-        }
-        if attributes:
-            changed[finding] = states | {"attributes": attributes}
-        elif states["model"] != states["person"]:
-            changed[finding] = states
+    changed = _changed(rows, choices)
     return render(
         "result.html",
         result=result,
@@ -157,18 +144,45 @@ def result_page(
             {"wrong-side", "other-severity"}.intersection(span.marks) for span in marked
         ),
         sources=SOURCES[result.context],
-        likeliest=likeliest,
+        likeliest=_likeliest(result),
         shown_from=SHOWN,
         unlisted=sorted(uncommitted),
         notes=notes_of([result]),
     )
 
 
+def _likeliest(result: Result) -> list[tuple[str, float]]:
+    """Return the findings with a probability of at least :data:`SHOWN`, the most probable first."""
+    if result.probabilities is None:
+        return []
+    ranked = sorted(zip(result.probabilities.positive, FINDINGS, strict=True), reverse=True)
+    return [(finding, chance) for chance, finding in ranked if chance >= SHOWN]
+
+
+def _changed(
+    states: Mapping[str, dict[str, str]], choices: Mapping[str, Mapping[str, Choice]]
+) -> dict[str, dict[str, Any]]:
+    """Return the findings whose state or attributes a person has changed: the states of the model
+    and of the person, and the changed ``attributes``."""
+    changed: dict[str, dict[str, Any]] = {}
+    for finding, of_finding in states.items():
+        attributes = {
+            kind: {"model": choice.model, "person": choice.person}
+            for kind, choice in choices[finding].items()
+            if choice.model != choice.person
+        }
+        if attributes:
+            changed[finding] = {**of_finding, "attributes": attributes}
+        elif of_finding["model"] != of_finding["person"]:
+            changed[finding] = dict(of_finding)
+    return changed
+
+
 def _choice(
     finding: str, kind: str, model: Anchor, person: Anchor, chances: Mapping[str, float]
 ) -> Choice:
-    """Return the choice of a kind of a finding. The label of an option has its probability, if it
-    was read from the sources."""
+    """Return the choice for one kind of attribute of a finding. The label of an option includes its
+    probability, if there is one."""
     by_model = " ".join(words(model.attributes.get(finding, Attributes()).only([kind])))
     by_person = " ".join(words(person.attributes.get(finding, Attributes()).only([kind])))
     classes = {
@@ -191,7 +205,7 @@ class Page(ThreadingTCPServer):
 
     allow_reuse_address = True
     daemon_threads = True
-    request_queue_size = 128  # of 5, the default, connections beyond are reset
+    request_queue_size = 128  # with the default of 5, further connections are reset
 
     def __init__(self, reporter: Reporter, port: int, log: Callable[[str], None]):
         try:
@@ -271,7 +285,7 @@ class _Handler(BaseHTTPRequestHandler):
         case, model_commitment = read_case(body, reporter.attributes)
         with self.server.writing:
             if select([self.connection], [], [], 0)[0] and not self.connection.recv(1, MSG_PEEK):
-                raise ConnectionAbortedError  # the browser has gone while others were answered
+                raise ConnectionAbortedError  # the browser disconnected while the request waited
             [result] = reporter.generate([case])
             return result_page(result, model_commitment, reporter.commit, reporter.attributes)
 

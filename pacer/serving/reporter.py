@@ -1,4 +1,4 @@
-"""Reports for a user's images and texts, by exactly the steps of training and of the stage
+"""Reports for a user's images and texts, with exactly the same steps as in training and the stage
 ``decode``."""
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,15 +44,14 @@ from pacer.serving.package import GENERATED, frozen_models, read_settings, train
 class CaseFeatures:
     """A :class:`pacer.model.batch.FeatureSource` for prepared images in memory.
 
-    Each image and each text is encoded by itself, so other cases do not change a single bit of a
-    report. States are rounded as in the store that the model was trained on.
+    Each image and each text is encoded separately, so a report does not depend on the other cases
+    at all. States are rounded as in the store that the model was trained on.
 
     Args:
         dtype: type of the stored states (``features.dtype``).
 
     Attributes:
-        levels: the prepared images [1 or 3, H, W] uint8 of the cases that are not done, by image
-            id.
+        levels: the prepared images [1 or 3, H, W] uint8 of the unfinished cases, by image id.
     """
 
     def __init__(self, images: ImageEncoder, texts: TextEncoder, dtype: str):
@@ -196,12 +195,12 @@ class Reporter:
         if parsed is not None and parsed.kind == "frontal":
             # as in a table, the header states the direction of a view that is only frontal
             stated = None if parsed.view == "other" else parsed.view
-        asked = _checked(stated or view or "other", get_args(Direction), f"view of {name}")
-        if asked not in self.views:
+        requested = _checked(stated or view or "other", get_args(Direction), f"view of {name}")
+        if requested not in self.views:
             known = " and ".join(self.views)
             notes.append(
-                f"the model was trained only with images of view {known}; view {asked} is treated "
-                "as unknown"
+                f"the model was trained only with images of view {known}; view {requested} is "
+                "treated as unknown"
             )
         prepared = Prepared(
             name=name,
@@ -210,7 +209,7 @@ class Reporter:
             prior=prior,
             indication=indication,
             history=history,
-            view=asked if asked in self.views else "other",
+            view=requested if requested in self.views else "other",
             sections=_checked(
                 case.sections or target, get_args(ReportSections), f"sections of {name}"
             ),

@@ -1,5 +1,5 @@
-"""Training examples: model batches from rows of the records. The route of a record determines its
-prompt and its target."""
+"""Training examples: batches for the model, made from rows of the records. The route of a record
+determines its prompt and its target."""
 
 from __future__ import annotations
 
@@ -107,10 +107,11 @@ class MicroBatch(NamedTuple):
 
 
 class TokenSequence(NamedTuple):
-    """The token ids of one sample: those left of ``||``, with the place of the first visual token
-    among them, and the target."""
+    """The token ids of a sample."""
 
+    #: The ids left of ``||``.
     prefix: list[int]
+    #: The place of the first visual token among them.
     visual_start: int
     target: Trajectory
 
@@ -142,8 +143,7 @@ class Examples:
         self._lengths = np.zeros((len(table), 2), dtype=np.int32)
 
     def lengths(self, rows: np.ndarray, commits: np.ndarray) -> np.ndarray:
-        """Return the number of tokens of each row's sequence on its route, int32 [n]. A sequence is
-        measured when it is first asked for."""
+        """Return the number of tokens of each row's sequence on its route, int32 [n]."""
         routes = commits.astype(int)
         unknown = self._lengths[rows, routes] == 0
         for row, route in zip(rows[unknown].tolist(), routes[unknown].tolist(), strict=True):
@@ -168,8 +168,8 @@ class Examples:
         return collate(sequences, records, self.features, lambda_q)
 
     def sequence(self, row: int, commit: bool) -> TokenSequence:
-        """Return the sequence of a row on one of its routes; it must not be modified, because it is
-        kept for later calls."""
+        """Return the sequence of a row on one of its routes. Do not modify it: it is kept for later
+        calls."""
         return self._built(row, commit)
 
     def _build(self, row: int, commit: bool) -> TokenSequence:

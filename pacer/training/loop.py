@@ -31,6 +31,7 @@ from pacer.core.progress import Ticker
 from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, uninterrupted
 from pacer.model.batch import TrainingBatch
 from pacer.model.pacer import Pacer
+from pacer.model.refine import DepthRouter
 from pacer.training.examples import Examples, MicroBatch
 from pacer.training.losses import divisors_of
 from pacer.training.optimizer import BlockOptimizer
@@ -58,8 +59,8 @@ def train(
     Args:
         model: with the phase's starting weights; only parameters that ``phase.trainable`` accepts
             are trained.
-        scratch: directory of the resumable state. log: a resumed run logs the earlier rows again,
-            so the log may start empty.
+        scratch: directory of the resumable state.
+        log: a resumed run logs the earlier rows again, so the log may start empty.
 
     Raises:
         ConfigError: more processes than records in a micro-batch.
@@ -121,7 +122,7 @@ class Unchecked(NamedTuple):
     update: int
     #: Rows of each of its micro-batches.
     micros: list[np.ndarray]
-    #: On the device: its loss, the norm of its gradient, and the losses of this process's parts of
+    #: On the device: the loss, the norm of the gradient, and the losses of this process's parts of
     #: the micro-batches.
     numbers: Tensor
 
@@ -154,7 +155,7 @@ class _Run:
         self.done = 0
         #: Whether all processes stop after this update.
         self.stopping = False
-        #: Of the updates since the last logged row.
+        #: Means over the updates since the last logged row.
         self.means = Means()
         #: The updates since the last check.
         self.unchecked: list[Unchecked] = []
@@ -382,8 +383,8 @@ class _Run:
         return uninterrupted(agreed=lambda: self.stopping or self.accelerator.num_processes == 1)
 
     def _agree_to_stop(self, requests: float) -> None:
-        """Stop this process if any process was asked to: a rank blocked in a collective cannot save
-        its state."""
+        """Stop this process if any process received a stop: a rank blocked in a collective cannot
+        save its state."""
         if requests:
             self.stopping = True
             request_stop()
@@ -409,9 +410,9 @@ class _Run:
             return
         losses: dict[str, float] = {}
         if self._validates:
-            asked = torch.tensor(float(stop_requested()), device=self.accelerator.device)
+            requests = torch.tensor(float(stop_requested()), device=self.accelerator.device)
             with self.uninterrupted():
-                self._agree_to_stop(self.accelerator.reduce(asked, reduction="sum").item())
+                self._agree_to_stop(self.accelerator.reduce(requests, reduction="sum").item())
             losses = validate(self.model, self.examples, self.phase, self.accelerator)
             mean = losses.get("validation/mean", math.inf)
             if self.phase.train.checkpoint == "best" and (
@@ -435,7 +436,7 @@ class _Run:
         device = self.accelerator.device
         memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
         row["memory_gb"] = memory / 1e9
-        if hasattr(self.model.router, "eta"):
+        if isinstance(self.model.router, DepthRouter):
             row["alpha"] = self.model.router.scale.item()
         return row
 

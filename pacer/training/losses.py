@@ -1,10 +1,10 @@
 """The paper's losses, and their sum on a micro-batch of B samples and n predicted tokens; epsilon
 is the paper's 1e-3.
 
-The terms of each token at the language model's head are computed without the logits of all tokens
-at once. They depend only on the token's own hidden state. So their gradients with respect to that
-state are computed while a chunk of logits is in memory, before the terms are weighted. Only tensors
-of size [n] and [n, d] outlive a chunk, none of the size of the vocabulary.
+The logits of all tokens would not fit into memory, so the terms of each token are computed in
+chunks. A term depends only on the token's own hidden state. So its gradient with respect to that
+state is computed while the chunk's logits are in memory, before the terms are weighted. After a
+chunk only tensors of size [n] and [n, d] remain, none of the size of the vocabulary.
 
 A micro-batch may be split over processes. Their losses are divided by the denominators of the whole
 micro-batch, so that they add up to its loss.
@@ -43,25 +43,26 @@ def token_terms(
     p_0``.
 
     Args:
-        hidden: [n, d] last hidden states. head_weight: [V, d], frozen: it gets no gradient.
-            targets: [n] token ids tau.
+        hidden: [n, d] last hidden states.
+        head_weight: [V, d], frozen: it gets no gradient.
+        targets: [n] token ids tau.
         teacher: [n, d] last hidden states of the frozen parent, whose distribution is p_0.
-            omega_cons: [n] bool, tokens whose divergence is computed, ``consistent`` in number. It
-            is 0, at no cost, for the others, and for all tokens without a teacher.
+        omega_cons: [n] bool, tokens whose divergence is computed, ``consistent`` in number. It is
+            0, at no cost, for the others, and for all tokens without a teacher.
     """
     logits = LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"])
     rows = max(1, logits // len(head_weight))
     groups = [torch.arange(len(hidden), device=hidden.device)]
     if teacher is not None and omega_cons is not None:
-        # sorted, because the host knows how many there are, but not where
+        # sorted, because the host knows the number of these tokens, but not their places
         by_group = omega_cons.int().argsort(stable=True)
         groups = list(by_group.split([len(hidden) - consistent, consistent]))
     return _TokenTerms.apply(hidden, head_weight.detach(), targets, teacher, groups, rows)
 
 
 class _TokenTerms(torch.autograd.Function):
-    """The forward pass keeps the slope of each term, [n, d]; the backward pass only weights and
-    adds them."""
+    """The terms of tokens. The forward pass keeps the slope of each term, [n, d]; the backward pass
+    only multiplies the slopes by the incoming gradients and adds them up."""
 
     @staticmethod
     def forward(
@@ -81,7 +82,7 @@ class _TokenTerms(torch.autograd.Function):
         slopes = terms.new_zeros(shape) if ctx.needs_input_grad[0] else None
         # reuse memory between chunks: allocating new pages takes longer than the arithmetic
         buffers = [terms.new_empty(min(size, n), len(head)) for _ in range(2 * len(groups))]
-        # what a CPU multiplies (see _logits)
+        # the head in the type in which a CPU multiplies (see _logits)
         factor = head if head.is_cuda else head.to(terms.dtype)
         for group, teacher_states in zip(groups, (None, teacher)):
             for rows in group.split(size):
@@ -183,17 +184,15 @@ def drifts(residual: Tensor, prefix_mask: Tensor) -> Tensor:
 
 
 class Computed(NamedTuple):
-    """What the terms of a batch, or of a process's share of it, are computed from.
-
-    ``nll`` [n] of the predicted tokens; ``divergence`` [n] from the parent, None if that is not
-    evaluated; ``residual`` [B, P, d] of the prefix, None without a calibrator; ``embedded`` has the
-    depth weights.
-    """
+    """The values from which the terms of a batch, or of a process's share of it, are computed."""
 
     batch: TrainingBatch
     embedded: Embedded
+    #: [n], negative log-likelihoods of the predicted tokens.
     nll: Tensor
+    #: [n], divergences from the parent; None if the parent is not evaluated.
     divergence: Tensor | None
+    #: [B, P, d], of the prefix; None without a calibrator.
     residual: Tensor | None
 
 
@@ -206,8 +205,9 @@ class Term(NamedTuple):
 
     Attributes:
         values: of what was computed; None: there is no such term.
-        counted: of a batch. weight: field of :class:`LossWeights`; None: 1. eps: as in
-            :func:`ratio`.
+        counted: of a batch.
+        weight: field of :class:`LossWeights`; None: 1.
+        eps: as in :func:`ratio`.
     """
 
     values: Callable[[Computed], Tensor | None]
@@ -249,7 +249,8 @@ class Objective(NamedTuple):
     """The loss of a micro-batch, or this process's share of it.
 
     Attributes:
-        total: to be differentiated. parts: shares of the named losses, without gradient.
+        total: to be differentiated.
+        parts: shares of the named losses, without gradient.
         means: other values to log, each as a sum and a count [2] float32, without gradient.
         nll: [n] of the predicted tokens, for further terms.
     """

@@ -1,5 +1,4 @@
-"""The three phases as data: what each one trains, on which contexts, with which losses and
-schedules."""
+"""The three phases as data: the parameters, contexts, losses and schedule of each phase."""
 
 import math
 from dataclasses import dataclass
@@ -44,7 +43,8 @@ class Phase:
     name: str
     #: Contexts of the records that it trains on.
     contexts: tuple[str, ...]
-    #: Only frontal tokens, unfused and without an instruction, as in upstream's first stage.
+    #: Whether the model gets only the frontal tokens, unfused and without an instruction, as in
+    #: upstream's first stage.
     frontal_only: bool
     #: Prefixes of the trainable parameters' names; in the language model only LoRA is ever trained.
     trains: tuple[str, ...]
@@ -114,6 +114,6 @@ def phase_of(name: str, params: Params) -> Phase:
 
 
 def fixed_route(route: str) -> DirectProbability | None:
-    """Return the rho that ``commit.route`` fixes; None if routes are drawn (``stochastic``)."""
+    """Return the constant rho of ``commit.route``; None if routes are drawn (``stochastic``)."""
     rho = {"direct": 1.0, "always": 0.0}.get(route)
     return None if rho is None else DirectProbability(rho, rho)

@@ -1,4 +1,4 @@
-"""A training run as a stage performs it: from input directories to a checkpoint directory."""
+"""The training run of a stage, from input directories to a checkpoint directory."""
 
 import logging
 from collections.abc import Callable
@@ -127,8 +127,8 @@ def run_training(
     make_examples: Callable[..., Examples] = Examples,
 ) -> None:
     """Train and publish the checkpoint ``out``, resuming from an earlier run's scratch directory.
-    ``record``: of the new checkpoint, except for its precision. ``make_examples``: called like
-    :class:`Examples`."""
+    ``record``: the record of the new checkpoint, without its precision. ``make_examples``: called
+    like :class:`Examples`."""
     accelerator = open_accelerator(mixed_precision(phase.train.precision))
     half = accelerator.mixed_precision == "bf16"
     record = record.model_copy(update={"precision": "bfloat16" if half else "float32"})

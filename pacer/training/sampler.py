@@ -21,7 +21,7 @@ from pacer.training.trajectory import RouteSeed
 #: Draws a number in [0, 1) for each row, given how often the phase has already used it.
 Draw = Callable[[np.ndarray, np.ndarray], np.ndarray]
 #: Maps rows, their draws and the number of a micro-batch (counted from the start of the phase) to
-#: token counts. They depend on that number because rho, and so the route, does.
+#: token counts. These depend on that number, because rho, and so the route of a row, depends on it.
 Lengths = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 
 
@@ -54,9 +54,11 @@ class Order:
 
 
 class DrawnRows(NamedTuple):
-    """Row numbers, and the number in [0, 1) drawn for each."""
+    """Rows with their random draws."""
 
+    #: Row numbers.
     rows: np.ndarray
+    #: The number in [0, 1) drawn for each row.
     draws: np.ndarray
 
     def at(self, places: np.ndarray | slice) -> Self:

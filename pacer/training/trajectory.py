@@ -34,16 +34,18 @@ class Span(IntEnum):
 
 
 class RouteSeed(NamedTuple):
-    """The seed of the route draws: ``train.seed`` and the name of the phase."""
+    """The seed of the route draws."""
 
+    #: ``train.seed``.
     seed: int
+    #: The name of the phase.
     phase: str
 
     def uniform(self, visit: int, record_id: str) -> float:
         """Return a number in [0, 1) that depends only on seed, phase, visit and record.
 
-        The route is direct (xi = 0) iff it is below rho. ``visit`` is how often the phase has
-        already used the record.
+        The route is direct (xi = 0) if and only if the number is below rho. ``visit`` is how often
+        the phase has already used the record.
         """
         text = f"{self.seed}|{self.phase}|{visit}|{record_id}"
         digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
@@ -85,8 +87,9 @@ class TrajectoryBuilder:
 
     Args:
         tokenizer: of the language model; BOS and EOS must be set.
-        report_tokens: maximum number of report tokens, BOS included (where upstream cuts). A cut
-            report gets neither the closing delimiter nor EOS; the commitment is never cut.
+        report_tokens: maximum number of report tokens, BOS included; longer reports are cut, as
+            upstream does. A cut report gets neither the closing delimiter nor EOS; the commitment
+            is never cut.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, report_tokens: int):
@@ -107,8 +110,9 @@ class TrajectoryBuilder:
         else direct.
 
         Args:
-            report: the cleaned report. emphasis: 0 or 1 for BOS, the report's tokens and EOS;
-                missing values at the end are zeros. ``None``: all zeros.
+            report: the cleaned report.
+            emphasis: 0 or 1 for BOS, the report's tokens and EOS; missing values at the end are
+                zeros. ``None``: all zeros.
         """
         report_ids = self.tokenizer(report, add_special_tokens=False)["input_ids"]
         cut = self.is_cut(report_ids)

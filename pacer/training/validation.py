@@ -1,5 +1,5 @@
-"""The validation loss: the trajectory objective over each whole context, which depends on neither
-batches nor processes."""
+"""The validation loss: the trajectory objective over each whole context. It does not depend on the
+division into batches and processes."""
 
 import math
 

@@ -7,10 +7,10 @@ saved as a plain Hugging Face BERT. The labeller has CheXbert's own checkpoint f
 fourteenth head follows the labelling convention: "No Finding" is 1 exactly when no observation
 except Support Devices is positive or uncertain.
 
-Noticing that a report names a finding is easy. The hard part is to bind it to its "no", "possible"
-or "resolved" a few words away. Two things speed this up. The first block's heads start by looking a
-few positions back, which the original takes millions of steps to learn. And during training, every
-finding has a separate query that reads single positions.
+It is easy to learn that a report names a finding. The hard part is to connect it with the "no",
+"possible" or "resolved" a few words away. Two measures speed this up. The first block's heads
+initially attend to positions a few words back, which the original takes millions of steps to learn.
+And during training, every finding has a separate query that reads single positions.
 """
 
 import math
@@ -40,8 +40,8 @@ from pacer.data.findings import FINDINGS
 
 #: Initial standard deviation of weights: the original's 0.02 suits widths of 768.
 _STD = 0.08
-#: Where the first block's heads look initially: positions back, and the share of high frequencies
-#: left out (a larger share widens the view). Other heads start at random.
+#: Positions that the first block's heads attend to initially: how far back, and the share of high
+#: frequencies left out (a larger share includes more neighbours). Other heads start at random.
 _LOOK_BACK = ((1, 0.0), (3, 3 / 16), (6, 6 / 16))
 _WAVELENGTHS = (6.0, 200.0)
 #: Share of the pieces to fill in.

@@ -33,8 +33,8 @@ from pacer.phantom.language import contexts_of, phantom_tokenizer, train_tokeniz
 from pacer.phantom.render import TrainingImages, training_images
 from pacer.phantom.world import PhantomStudy, make_world
 
-#: Keywords view, sections, indication, history, commit -> instruction text before and after the
-#: visual tokens.
+#: A function with the keywords view, sections, indication, history and commit that returns the
+#: instruction text before and after the visual tokens.
 Instruct = Callable[..., tuple[str, str]]
 #: The world of ``backbones.seed`` 0.
 _FIRST_WORLD = 1_000_003
@@ -49,13 +49,12 @@ ADDED = 3
 
 
 class LabelledText(NamedTuple):
-    """One report with its labels: ``raw`` and ``cleaned`` text, ``anchor``, the raw sentences that
-    state a finding (``stated``), and the record's ``view``, ``sections``, ``indication`` and
-    ``history``."""
+    """A report with its labels, and the record's view, sections, indication and history."""
 
     raw: str
     cleaned: str
     anchor: Anchor
+    #: The raw sentences that state a finding.
     stated: tuple[str, ...]
     view: str
     sections: str
@@ -92,14 +91,14 @@ class PhantomData:
         return phantom_tokenizer(vocabulary)
 
     def texts(self, count: int) -> list[LabelledText]:
-        """Write one text for each of ``count`` studies, in a context drawn from those of the
-        study."""
+        """Write one text for each of ``count`` examinations, in a context drawn from those of the
+        examination."""
         rng = np.random.default_rng(self.world)
         studies = (study for patient in make_world(self.world, count) for study in patient.studies)
         return [_written(study, rng) for study in islice(studies, count)]
 
     def recombined(self, texts: Sequence[LabelledText], count: int) -> list[LabelledText]:
-        """Return none: the world has as many texts as are wanted."""
+        """Return no text: the world can write as many texts as needed."""
         return []
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
@@ -147,10 +146,10 @@ class CorpusData:
         return [_labelled(*self.reports[i]) for i in chosen]
 
     def recombined(self, texts: Sequence[LabelledText], count: int) -> list[LabelledText]:
-        """Compose ``count`` reports of the sentences of ``texts``, so that lists of findings are
-        many and few of them empty: a text's sentences are exchanged for others that state the same,
-        and sentences that affirm drawn findings take the places of those that mention these
-        findings."""
+        """Compose ``count`` reports from the sentences of ``texts``, so that there are many
+        different lists of findings, and few empty ones. Sentences are replaced by others that state
+        the same; then findings are drawn, and sentences that affirm them replace those that mention
+        them."""
         rng = np.random.default_rng(self.seed)
         parts = [_sentences(text.cleaned) for text in texts]
         alike = defaultdict[Anchor, list[str]](list)
@@ -181,9 +180,9 @@ class CorpusData:
         return composed
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
-        """Return at most ``count`` radiographs of twice the ``size``, without masks. Labels are the
-        findings by the rules, then the words of the report: the :data:`WORDS` most frequent ones
-        that not nearly all reports have."""
+        """Return at most ``count`` radiographs of twice the ``size``, without masks. The labels are
+        the findings by the rules, followed by words of the report: the :data:`WORDS` most frequent
+        ones, without those that nearly all reports have."""
         images = self.train.select(
             "report_raw", "report", image_id=pl.concat_list("frontal", "lateral")
         ).explode("image_id")
@@ -208,7 +207,7 @@ class CorpusData:
 
 
 def _sentences(text: str) -> list[tuple[str, Anchor]]:
-    """Return the sentences of a text, each with what it states."""
+    """Return the sentences of a text, each with the findings that it states."""
     sentences = (text[start:end].strip() for start, end in pairwise([0, *sentence_ends(text)]))
     return [(sentence, extract_anchor(sentence)) for sentence in sentences if sentence]
 

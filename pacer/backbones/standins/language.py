@@ -6,10 +6,10 @@ of the prefix slots contain the noisy sum of the word embeddings of a sentence t
 states; the others contain noise. The first steps use only the warm-up layout (slots, no
 instruction), the others mostly the whole instruction and both routes.
 
-A prefix that always tells what the commitment tells gives no reason to write from the commitment,
-as any chat model can. So in many commitment-first examples the commitment is given, and the slots
-hold only a part of it. Lists have all attributes, a part or none (``commit.attributes``), so that
-the model can write from each.
+If the prefix always contained everything that the commitment states, the model would not learn to
+write from a commitment, as any chat model can. So in many commitment-first examples the commitment
+is given, and the slots hold only a part of it. The lists have all attributes, some of them or none
+(``commit.attributes``), so that the model can write from each kind.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,8 @@ from pacer.commitments.rules import extract_anchor
 from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report, sentence_ends, token_marks
 
-BOS, EOS = 1, 2
+BOS = 1
+EOS = 2
 #: Share of a sentence's words that its slots omit.
 DROPPED = 0.1
 #: Bounds of the noise relative to the words.
@@ -73,8 +74,8 @@ def make_language_standin(
     out: Path,
     recombined: Callable[[Sequence[LabelledText], int], list[LabelledText]],
 ) -> dict[str, object]:
-    """Train the model; ``tokenizer`` has ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2. Where there are fewer
-    ``texts`` than configured, more are ``recombined`` of those that are not held out."""
+    """Train the model; ``tokenizer`` has ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2. If there are fewer
+    ``texts`` than configured, more are ``recombined`` from those that are not held out."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     architecture = LlamaConfig(
@@ -92,22 +93,23 @@ def make_language_standin(
     model = LlamaForCausalLM(architecture)
     held_out = max(1, len(texts) // 20)
     composed = recombined(texts[held_out:], config.texts - len(texts))
-    lists = (
-        _Lists(GIVEN_COMPOSED, UNHEARD_COMPOSED, AFFIRMING) if composed else _Lists(GIVEN, 0.0, 1.0)
-    )
+    if composed:
+        lists = _Lists(given=GIVEN_COMPOSED, unheard=UNHEARD_COMPOSED, affirming=AFFIRMING)
+    else:
+        lists = _Lists(given=GIVEN, unheard=0.0, affirming=1.0)
     texts = [*texts, *composed]
     encoded = [encode(tokenizer, text, instruct, _kinds(rng), bool(composed)) for text in texts]
     lengths = np.array([len(text.target[True]) for text in encoded])
 
     def batches() -> Iterator[tuple[list[_Encoded], float]]:
-        # reading the slots is learnt first, on short sequences; the instruction and the commitment
-        # follow
+        # the model first learns to read the slots, on short sequences without instruction and
+        # commitment
         for step in range(0, config.steps, _WINDOW):
-            bare, size = (
-                (1.0, 2 * config.batch_size)
-                if step < BARE_STEPS * config.steps
-                else (BARE, config.batch_size)
-            )
+            bare = BARE
+            size = config.batch_size
+            if step < BARE_STEPS * config.steps:
+                bare = 1.0
+                size = 2 * config.batch_size
             rows = rng.integers(held_out, len(encoded), size=_WINDOW * size)
             rows = rows[np.argsort(lengths[rows], kind="stable")].reshape(_WINDOW, size)
             for batch in rng.permutation(rows):
@@ -135,26 +137,34 @@ def make_language_standin(
         "first_losses": first,
         "held_out_loss": round(held_out_loss, 4),
         "objective": "next token given noisy sums of stated sentences' word embeddings in prefix "
-        "slots; in a part, the "
-        "commitment and fewer sentences",
+        "slots; in a part, the commitment and fewer sentences",
     }
 
 
 class _Lists(NamedTuple):
-    """How lists are learnt: the share that is given, the share of these with empty slots, the
-    weight of tokens of sentences that affirm a finding."""
+    """Settings for learning lists of findings."""
 
+    #: Share of the commitment-first examples whose list is given.
     given: float
+    #: Share of these examples with empty slots.
     unheard: float
+    #: Weight in the loss of the tokens of sentences that affirm a finding.
     affirming: float
 
 
 class _Encoded(NamedTuple):
+    """The token ids of a text. Dictionaries are by route (True: commitment first)."""
+
+    #: The instruction before the slots.
     before: list[int]
+    #: The instruction after the slots.
     after: dict[bool, list[int]]
     target: dict[bool, list[int]]
+    #: Number of tokens of the commitment.
     commitment: int
+    #: The sentences that state a finding.
     stated: list[list[int]]
+    #: For each token of the target, whether its sentence affirms a finding; empty if not marked.
     affirming: dict[bool, list[float]]
 
 
@@ -236,8 +246,11 @@ def _loss(
     for text in texts:
         commit = bool(rng.random() < COMMIT)
         bare = rng.random() < bare_share
-        before, after = ([], []) if bare else (text.before, text.after[commit])
-        prefix = [BOS] + before + [0] * slots + after + [BOS]
+        prefix = [BOS] + [0] * slots + [BOS]
+        start = 1
+        if not bare:
+            prefix = [BOS] + text.before + [0] * slots + text.after[commit] + [BOS]
+            start = 1 + len(text.before)
         target = [*text.target[commit], EOS]
         given = text.commitment if commit and rng.random() < lists.given else 0
         share = 1.0
@@ -246,7 +259,7 @@ def _loss(
         rows.append(torch.tensor(prefix + target))
         labels.append(torch.tensor([-100] * (len(prefix) + given) + target[given:]))
         marks += text.affirming[commit][given:] if text.affirming else []
-        starts.append(1 + len(before))
+        starts.append(start)
         heard.append([sentence for sentence in text.stated if rng.random() < share])
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     wanted = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)

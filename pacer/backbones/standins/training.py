@@ -55,7 +55,6 @@ def train(
     config: Standin,
     rng: np.random.Generator,
     out: Path,
-    steps: int | None = None,
     weight_decay: float = 0.01,
 ) -> list[float]:
     """Minimise ``loss_of(batch)`` with AdamW, clipping the gradient's norm at 1. Return the first
@@ -63,13 +62,12 @@ def train(
     continues from the state last saved in ``out``.
 
     Args:
-        what: name of the work in its progress lines; each call with the same ``out`` needs another.
+        what: name of the work for progress lines, different for each call with the same ``out``.
         batches: at least as many as steps; may be endless.
-        config: gives the peak learning rate (see :func:`peak_schedule`), and the number of steps if
-            ``steps`` is None.
-        rng: what batches and losses are drawn with, beside torch's global generator.
+        config: gives the number of steps and the peak learning rate (see :func:`peak_schedule`).
+        rng: the generator of batches and losses, besides torch's global generator.
     """
-    steps = config.steps if steps is None else steps
+    steps = config.steps
     parameters = list(modules.parameters())
     saved = out / f"{what}{UNFINISHED}"
     optimizer = torch.optim.AdamW(
@@ -159,8 +157,8 @@ class ReportTask:
     Raises a DataError if there are fewer than two reports.
 
     Args:
-        forms: the same reports in one or several forms, such as raw and cleaned. vocabulary: size
-            of the tokenizer, which is learnt from the reports that are not held out.
+        forms: the same reports in one or several forms, such as raw and cleaned.
+        vocabulary: size of the tokenizer, which is learnt from the reports that are not held out.
 
     Attributes:
         held_out: indices of the held-out reports.

@@ -8,23 +8,26 @@ extensive findings, and the patches of an image are pulled together, because tho
 transformers become alike (over-smoothing). So the endpoint describes the whole image, and earlier
 depths keep the fine local evidence: a model that reads them can gain from it.
 
-From radiographs of a corpus, without locations, a transformer learns findings too slowly. It has to
-learn what is built into a convolution: that neighbours belong together, and that an opacity is an
-opacity wherever it is. So a residual network learns first the findings and the words of the
-reports, from radiographs of twice the size, and the encoder learns from it: each patch of the
-endpoint predicts the network's map at its location, the mean patch the network's outputs. An
-encoder of the bundled one's sizes starts from that, at a lower learning rate. Here the endpoint
-only loses what this training happens to lose. In both ways a patch of each depth tells its row and
-column, as the patches of the encoders that it stands for do. A corpus has few radiographs, so each
-one is cropped, rotated and exposed a little differently each time it is used.
+From radiographs of a corpus, without locations, a transformer learns findings too slowly: unlike a
+convolution, it has to learn that neighbouring pixels belong together, and that an opacity is an
+opacity wherever it is. So a residual network first learns the findings and the words of the
+reports, from radiographs of twice the size. Then the encoder learns from the network: each patch of
+the endpoint predicts the network's map at its location, and the mean patch the network's outputs.
+If the encoder has the sizes of the bundled one, it starts from that one's weights, at a lower
+learning rate. Here nothing is done to remove fine details from the endpoint. A corpus has few
+radiographs, so each one is cropped, rotated and exposed a little differently each time it is used.
+
+In both cases the patches of each depth are trained to encode their row and column, because those of
+real encoders do.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -57,11 +60,11 @@ PLACE = 0.2
 PROBED = 1600
 #: Weight of their ridge penalty.
 RIDGE = 0.1
-#: Rows and columns of the thumbnails that an encoder has to beat.
+#: Rows and columns of the thumbnails, which serve as the baseline of an encoder's probes.
 THUMBNAIL = 16
-#: Images whose patches' places are read.
+#: Number of images of which the places of patches are predicted.
 _PLACED = 200
-#: Learning rate of an encoder that starts from the bundled one, as a share.
+#: Factor of the learning rate of an encoder that starts from the bundled one.
 SLOWER = 1 / 3
 #: Steps of the residual network per step of the encoder.
 RESIDUAL = 5
@@ -70,7 +73,59 @@ AT_HALF_SIZE = 0.85
 #: Channels of the residual network's four stages; the last two share a resolution.
 WIDTHS = (24, 48, 96, 192)
 #: RAD-DINO's pixel statistics.
-MEAN, STD = 0.5307, 0.2583
+MEAN = 0.5307
+STD = 0.2583
+
+
+@dataclass
+class _Training:
+    """The encoder in training, with its heads and its data."""
+
+    config: VisionStandin
+    data: TrainingImages
+    #: Numbers of the images to train on.
+    rows: np.ndarray
+    rng: np.random.Generator
+    #: Folder for the state of an interrupted training.
+    out: Path
+    model: Dinov2Model
+    heads: nn.ModuleDict
+
+    def minimise(
+        self,
+        loss_of: Callable[[int, np.ndarray], Tensor],
+        steps: int,
+        modules: Sequence[nn.Module],
+        name: str = "train vision stand-in",
+        learning_rate_factor: float = 1.0,
+    ) -> list[float]:
+        """Train ``modules`` for a number of steps, and return the first losses. ``loss_of`` gets
+        the number of the step and those of the images."""
+        size = self.config.batch_size
+        epochs = math.ceil(steps * size / len(self.rows))
+        order = np.concatenate([self.rng.permutation(self.rows) for _ in range(epochs)])
+        changes = {
+            "steps": steps,
+            "learning_rate": learning_rate_factor * self.config.learning_rate,
+        }
+        return train(
+            name,
+            nn.ModuleList(modules).requires_grad_(True),
+            enumerate(order[: steps * size].reshape(steps, size)),
+            lambda batch: loss_of(*batch),
+            self.config.model_copy(update=changes),
+            self.rng,
+            self.out,
+            weight_decay=0.05,
+        )
+
+
+class _Trained(NamedTuple):
+    #: Number of steps of each of the two parts of the training.
+    steps: list[int]
+    first_losses: list[float]
+    #: The objectives in words, for the provenance.
+    objective: str
 
 
 def make_vision_standin(
@@ -82,113 +137,107 @@ def make_vision_standin(
             "a vision stand-in needs at least two training images; the corpus has fewer"
         )
     torch.manual_seed(seed)
-    model, taught = _encoder(config, data.masks is None)
+    model, from_bundled = _encoder(config, data.masks is None)
     heads = nn.ModuleDict({"label": nn.Linear(config.width, data.labels.shape[1])})
-    held_out, learnt = np.split(np.arange(len(data.images)), [max(1, len(data.images) // 10)])
-    rng = np.random.default_rng(seed)
-
-    def descend(
-        loss_of: Callable[..., Tensor],
-        steps: int,
-        *modules: nn.Module,
-        what: str = "",
-        slower: float = 1.0,
-    ) -> list[float]:
-        epochs = math.ceil(steps * config.batch_size / len(learnt))
-        order = np.concatenate([rng.permutation(learnt) for _ in range(epochs)])
-        batches = enumerate(order[: steps * config.batch_size].reshape(steps, config.batch_size))
-        trained = nn.ModuleList(modules).requires_grad_(True)
-        at_rate = config.model_copy(update={"learning_rate": slower * config.learning_rate})
-        what = f"train vision stand-in{what}"
-        return train(
-            what,
-            trained,
-            batches,
-            lambda batch: loss_of(*batch),
-            at_rate,
-            rng,
-            out,
-            steps,
-            weight_decay=0.05,
-        )
-
     for depth in DEPTHS:
         heads[f"place{depth}"] = nn.Linear(config.width, 2)
+    held_out, rows = np.split(np.arange(len(data.images)), [max(1, len(data.images) // 10)])
+    rng = np.random.default_rng(seed)
+    training = _Training(config, data, rows, rng, out, model, heads)
     model.train()
     if data.masks is None:
-        heads["map"] = nn.Linear(config.width, WIDTHS[-1])
-        network = ResidualNetwork(data.labels.shape[1])
-        steps = [RESIDUAL * config.steps, config.steps]
-        first = descend(
-            _findings_loss(network, data, steps[0]), steps[0], network, what="'s teacher"
-        )
-        network.eval().requires_grad_(False)
-        slower = SLOWER if taught else 1.0
-        descend(
-            lambda _, rows: _taught_loss(model, heads, network, data, rows),
-            steps[1],
-            model,
-            heads,
-            slower=slower,
-        )
-        objective = (
-            "distilled from a residual network trained on augmented radiographs (feature "
-            "map, findings, words)"
-        )
+        trained = _distil(training, SLOWER if from_bundled else 1.0)
     else:
-        for depth in DEPTHS[:-1]:
-            patch_head = nn.Sequential(
-                nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS))
-            )
-            heads[f"patch{depth}"] = patch_head
-        steps = [config.steps, max(1, round(SECOND * config.steps))]
-        first = descend(
-            lambda _, rows: _places_loss(model, heads, data, rows), steps[0], model, heads
+        trained = _train_with_locations(training)
+    model.eval()
+    _standardise_endpoint(model, data, rows[:512])
+    held_out_place = _place_probes(model, data, rows[:_PLACED], held_out[:_PLACED])
+    _save(model, config, out)
+    return {
+        "model": f"Dinov2, {BLOCKS} blocks, width {config.width}",
+        "images": len(rows),
+        "steps": trained.steps,
+        "first_losses": trained.first_losses,
+        "objective": trained.objective,
+        "held_out_auroc": _probes(model, data, rows[:PROBED], held_out),
+        "held_out_place": held_out_place,
+    }
+
+
+def _train_with_locations(training: _Training) -> _Trained:
+    """Train with the locations of findings: first the whole model, then its last third."""
+    config = training.config
+    data = training.data
+    model = training.model
+    heads = training.heads
+    for depth in DEPTHS[:-1]:
+        heads[f"patch{depth}"] = nn.Sequential(
+            nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS))
         )
-        model.requires_grad_(False)
-        last = (
+    steps = [config.steps, max(1, round(SECOND * config.steps))]
+    first_losses = training.minimise(
+        lambda _, rows: _places_loss(model, heads, data, rows), steps[0], [model, heads]
+    )
+    model.requires_grad_(False)
+    training.minimise(
+        lambda _, rows: _whole_image_loss(model, heads, data, rows),
+        steps[1],
+        [
             model.encoder.layer[DEPTHS[1] :],
             model.layernorm,
             heads["label"],
             heads[f"place{BLOCKS}"],
-        )
-        descend(
-            lambda _, rows: _whole_image_loss(model, heads, data, rows),
-            steps[1],
-            *last,
-            what="'s last blocks",
-        )
-        objective = (
-            "findings from the endpoint's mean patch, and from patches at blocks 4 and 8; then, "
-            "blocks 9 to 12 alone, extensive findings from every patch, patches alike"
-        )
-    model.eval()
-    _standardise_endpoint(model, data, learnt[:512])
-    with torch.no_grad():
-        placed = [
-            _states(model, _pixels(data.images[rows[:_PLACED]]))
-            for rows in (learnt[:PROBED], held_out)
-        ]
-        fitted, tested = placed
-        places = {}
-        for depth in DEPTHS:
-            share = position_r2(_patches(fitted, depth), _patches(tested, depth))
-            places[f"block {depth}"] = round(share, 3)
+        ],
+        name="train vision stand-in's last blocks",
+    )
+    return _Trained(
+        steps,
+        first_losses,
+        "findings from the endpoint's mean patch, and from patches at blocks 4 and 8; then, "
+        "blocks 9 to 12 alone, extensive findings from every patch, patches alike",
+    )
+
+
+def _distil(training: _Training, learning_rate_factor: float) -> _Trained:
+    """Train a residual network, and then the encoder on the network's outputs."""
+    config = training.config
+    data = training.data
+    model = training.model
+    heads = training.heads
+    heads["map"] = nn.Linear(config.width, WIDTHS[-1])
+    network = ResidualNetwork(data.labels.shape[1])
+    steps = [RESIDUAL * config.steps, config.steps]
+    first_losses = training.minimise(
+        _findings_loss(network, data, steps[0]),
+        steps[0],
+        [network],
+        name="train vision stand-in's teacher",
+    )
+    network.eval().requires_grad_(False)
+    training.minimise(
+        lambda _, rows: _taught_loss(model, heads, network, data, rows),
+        steps[1],
+        [model, heads],
+        learning_rate_factor=learning_rate_factor,
+    )
+    return _Trained(
+        steps,
+        first_losses,
+        "distilled from a residual network trained on augmented radiographs (feature map, "
+        "findings, words)",
+    )
+
+
+def _save(model: Dinov2Model, config: VisionStandin, out: Path) -> None:
+    """Write the model and its image processor."""
     model.save_pretrained(out)
-    size = {"height": config.image_size, "width": config.image_size}
-    edge = {"shortest_edge": config.image_size}
-    BitImageProcessorPil(
-        size=edge, crop_size=size, image_mean=[MEAN] * 3, image_std=[STD] * 3
-    ).save_pretrained(out)
-    return {
-        "model": f"Dinov2, {BLOCKS} blocks, width {config.width}",
-        "images": len(learnt),
-        "steps": steps,
-        "first_losses": first,
-        "objective": objective,
-        "held_out_auroc": _probes(model, data, learnt[:PROBED], held_out),
-        "held_out_place": places,
-    }
+    processor = BitImageProcessorPil(
+        size={"shortest_edge": config.image_size},
+        crop_size={"height": config.image_size, "width": config.image_size},
+        image_mean=[MEAN] * 3,
+        image_std=[STD] * 3,
+    )
+    processor.save_pretrained(out)
 
 
 def _encoder(config: VisionStandin, from_bundled: bool) -> tuple[Dinov2Model, bool]:
@@ -363,9 +412,9 @@ def _probes(
     model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray
 ) -> dict[str, dict]:
     """Return, by block and finding, the area under the ROC curve of a ridge regression on mean and
-    maximum of the patch states, fitted on images ``rows``; the last block's states are the
-    endpoint. Beside them, that of the images' own thumbnails. Only of findings with both
-    classes."""
+    maximum of the patch states, fitted on images ``rows``. The last block's states are the
+    endpoint. The entry ``thumbnails`` has the areas of a regression on the images' thumbnails.
+    Findings without both classes in ``tested`` are left out."""
     names = ["thumbnails"] + [f"block {depth}" for depth in DEPTHS]
     pooled: dict[str, list[Tensor]] = {name: [] for name in names}
     everything = np.concatenate([rows, tested])
@@ -399,9 +448,23 @@ def _probes(
     return areas
 
 
+@torch.no_grad()
+def _place_probes(
+    model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray
+) -> dict[str, float]:
+    """Return :func:`position_r2` of each depth, fitted on images ``rows``."""
+    fitted_states = _states(model, _pixels(data.images[rows]))
+    tested_states = _states(model, _pixels(data.images[tested]))
+    shares = {}
+    for depth in DEPTHS:
+        share = position_r2(_patches(fitted_states, depth), _patches(tested_states, depth))
+        shares[f"block {depth}"] = round(share, 3)
+    return shares
+
+
 def position_r2(learnt: Tensor, tested: Tensor) -> float:
-    """Return R² of row and column of a patch in images ``tested`` [B, N, d], read from its state by
-    least squares fitted on ``learnt``."""
+    """Return R² of the prediction of a patch's row and column from its state in images ``tested``
+    [B, N, d], by least squares fitted on ``learnt``."""
     inputs, tests = (F.pad(states, (0, 1), value=1.0).double() for states in (learnt, tested))
     wanted = _places(inputs.shape[1]).to(inputs)
     solution = torch.linalg.lstsq(inputs.flatten(0, 1), wanted.repeat(len(inputs), 1)).solution

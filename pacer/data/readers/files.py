@@ -32,7 +32,7 @@ _KINDS: dict[str, pl.DataType] = {
 
 
 def _text(text: str) -> str:
-    text.encode()  # ValueError for half of a surrogate pair, which JSON can contain
+    text.encode()  # raises a ValueError for a lone surrogate, which JSON can contain
     return text
 
 

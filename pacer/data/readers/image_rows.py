@@ -1,11 +1,11 @@
-"""Conversion of image rows to studies, shared by the readers of tables and of MIMIC-CXR.
+"""Conversion of image rows to examinations, shared by the readers of tables and of MIMIC-CXR.
 
-A study with two images has two rows, which repeat the study's fields. A field missing from one row
-is taken from the other; if the rows contradict each other, the study is bad. The previous report is
-found by date and time (:mod:`pacer.data.priors`).
+An examination with two images has two rows, which repeat the examination's fields. A field missing
+from one row is taken from the other; if the rows contradict each other, the examination is bad. The
+previous report is found by date and time (:mod:`pacer.data.priors`).
 
-Bad and unused studies still take part in this search. A bad study counts as an earlier study
-without a report, and a study with a report but no frontal image can be a prior.
+Bad and unused examinations still take part in this search. A bad examination counts as an earlier
+examination without a report, and an examination with a report but no frontal image can be a prior.
 """
 
 import re
@@ -40,7 +40,8 @@ REQUIRED = ("subject", "study", "view", "image")
 #: sections.
 REPORT = ("findings", "impression")
 WHOLE = "whole_report"
-#: The previous report of the row's own study; without it, the report of an earlier study is used.
+#: The previous report of the row's own examination; without it, the report of an earlier
+#: examination is used.
 PREVIOUS = "previous_report"
 OPTIONAL = (WHOLE, "date", "time", "order", "indication", "history", "split", PREVIOUS)
 COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
@@ -48,8 +49,8 @@ COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
 TEXTS = (*REPORT, "indication", "history")
 #: Names of the previous report's texts in messages.
 OF_PREVIOUS = {f"prior_{name}": f"{name} of the previous study" for name in REPORT}
-#: Column for the reason why a reader excludes a study; its report, if any, can still be a previous
-#: report.
+#: Column for the reason why a reader excludes an examination; its report, if any, can still be a
+#: previous report.
 UNUSED = "unused"
 
 #: Words for a split, and our names of the splits.
@@ -57,19 +58,20 @@ SPLITS: dict[str, str] = TABLE["splits"]
 _STUDY = ["subject", "study"]
 #: Views in order of preference.
 _VIEWS = ("PA", "AP", "other", "lateral")
-#: Fields in which the rows of a study must agree, and the columns that are compared; images have
-#: different times.
+#: Fields in which the rows of an examination must agree, and the columns that are compared; images
+#: have different times.
 _COMPARED = {"date": "day", "order": "number_of_order", "split": "known_split"}
 _COMPARED |= {name: name for name in (*TEXTS, PREVIOUS)}
-#: Longest time between two studies of a patient that have one text and are one examination.
+#: Two entries of a patient with the same text are one examination if at most this time lies between
+#: them.
 _EXAMINATION = timedelta(hours=1)
 #: Fields whose refused values may be quoted.
 _QUOTED = ("subject", "date", "time", "order", "split")
-#: Number of unknown headings of one name up to which they are not listed.
+#: An unknown heading is listed only if it occurs more often than this.
 _MAX_UNLISTED = 5
-#: Longest time between the first and the last image of a study, if they are of several days.
+#: An examination with images of two days is accepted if they were taken within this time.
 _STUDY_LASTS = timedelta(days=1)
-#: Dates and de-identified words, in which two texts of a study may differ.
+#: Dates and de-identified words, in which two texts of an examination may differ.
 _MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _REMOVED = (
     r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}"
@@ -81,7 +83,7 @@ _BELOW = r"(?s)\b(?:addendum|accession|signed|dictated)\b.*"
 
 
 class _Fault(NamedTuple):
-    """A fault of a study."""
+    """A fault of an examination."""
 
     #: The field that is at fault.
     field: str
@@ -91,7 +93,7 @@ class _Fault(NamedTuple):
     quoted: str
 
 
-#: The faults of a study, by the column that marks them.
+#: The faults of an examination, by the column that marks them.
 _FAULTS = {
     "two subjects": _Fault(
         "study", "the study appears under more than one subject; make its id unique", "subject"
@@ -111,7 +113,8 @@ _FAULTS |= {
 
 
 def studies_of(images: Rows, role: str, notes: Notes, folder: Path | None = None) -> Rows:
-    """Group image rows to studies, in the order of the rows; list rows that belong to no study.
+    """Group image rows to examinations, in the order of the rows; list rows that belong to no
+    examination.
 
     Args:
         images: one row per image as text, with the columns of ``REQUIRED``, one of ``REPORT`` and
@@ -211,9 +214,9 @@ def _split_whole_reports(images: pl.DataFrame, notes: Notes) -> pl.DataFrame:
 
 
 def _grouped(images: pl.DataFrame) -> pl.DataFrame:
-    """Return a row per study, in the order of first rows: the first value of each field, the date
-    and time of the earliest image, the faults of :data:`_FAULTS`, and the original values (``given
-    date``, ...)."""
+    """Return a row per examination, in the order of first rows: the first value of each field, the
+    date and time of the earliest image, the faults of :data:`_FAULTS`, and the original values
+    (``given date``, ...)."""
     images = images.with_columns(instant=pl.col("day").dt.combine(pl.col("clock")))
     instant = pl.col("instant")
     day = pl.col("day")
@@ -253,13 +256,13 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_priors(rows: Rows, role: str, notes: Notes) -> Rows:
-    """Add the previous report of each study, and the details of its choice."""
+    """Add the previous report of each examination, and the details of its choice."""
     studies = rows.used
     bad_id = pl.any_horizontal(mapped(column, id_fault).is_not_null() for column in _STUDY)
     bad_text = pl.col(REPORT).str.contains(rf"{CONTROL}|{LOST}").fill_null(False)
     is_bad = pl.any_horizontal(pl.col(list(_FAULTS)), bad_id, bad_text)
     dated = studies.with_columns(has_report=pl.col("has_report") & ~is_bad)
-    # numbers of order replace days, but are no dates, so the gaps between them are unknown
+    # the numbers of the column `order` replace days, but are not dates: the gaps are unknown
     has_order = studies["number_of_order"].count() > 0
     if has_order:
         dated = dated.with_columns(
@@ -274,7 +277,7 @@ def _with_priors(rows: Rows, role: str, notes: Notes) -> Rows:
         "same examination as {} (same text within an hour)", mapped("first study", quoted)
     )
     rows = rows.flag(copies, pl.lit("study"), reason, pl.lit(None))
-    # so no copy precedes another
+    # give copies the same time, so that none precedes another
     first_times = copies.select(
         *_STUDY, day=pl.col("first begin").dt.date(), clock=pl.col("first begin").dt.time()
     )
@@ -299,8 +302,8 @@ def _with_priors(rows: Rows, role: str, notes: Notes) -> Rows:
 
 
 def _copies(studies: pl.DataFrame) -> pl.DataFrame:
-    """Return the studies that have the text of another study of the patient, each within an hour of
-    the last, with ``first begin`` and ``first study`` of the earliest of these."""
+    """Return the entries that have the text of an earlier entry of the same patient, each within an
+    hour of the one before, with ``first begin`` and ``first study`` of the earliest of these."""
     begin = pl.col("day").dt.combine(pl.col("clock"))
     text = pl.concat_str(REPORT, separator=" ", ignore_nulls=True)
     timed = studies.with_columns(begin=begin, words=text).filter(
@@ -308,7 +311,7 @@ def _copies(studies: pl.DataFrame) -> pl.DataFrame:
     )
     timed = timed.sort("begin", maintain_order=True)
     follows = (pl.col("begin").diff() <= _EXAMINATION).fill_null(False)
-    # leave few texts to compare
+    # only texts within an hour of another are compared
     timed = timed.filter((follows | follows.shift(-1, fill_value=False)).over("subject"))
     words = (
         pl.col("words").str.replace_all(_REMOVED, " ").str.to_lowercase().str.replace(_BELOW, "")
@@ -322,8 +325,8 @@ def _copies(studies: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_images(rows: Rows, image_table: pl.DataFrame, notes: Notes) -> Rows:
-    """Keep the studies with a report and a frontal image, and add the images they use; list the
-    other images."""
+    """Keep the examinations with a report and a frontal image, and add the images they use; list
+    the other images."""
     studies = rows.used.with_row_index("number")
     image_table = image_table.select(*_STUDY, "file", "row", "image", "view", "rank", "id")
     image_table = image_table.join(

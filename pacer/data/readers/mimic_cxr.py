@@ -2,7 +2,7 @@
 metadata and splits.
 
 The rows are those of the metadata, one per image. Each row gets its split and the sections of its
-study's report. The rows are then processed like a table of studies
+examination's report. The rows are then processed like a table of examinations
 (:mod:`pacer.data.readers.image_rows`).
 """
 
@@ -38,8 +38,9 @@ _SPLIT = _IDS | {"split": "split"}
 
 
 def read(source: Source, config: Corpus, notes: Notes) -> Rows:
-    """Return every study of the metadata; list images and reports that belong to no study. Raises a
-    DataError also if a study has two reports, or an image two splits."""
+    """Return every examination of the metadata; list images and reports that belong to no
+    examination. Raises a DataError also if an examination has two reports, or an image two
+    splits."""
     split = source.files["split"]
     reports = source.files["reports"]
     images = _table(source.files["metadata"], _METADATA)
@@ -69,7 +70,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     images = images.join(splits.drop("file", "row"), on=_IMAGE, how="left", maintain_order="left")
     num_splits = pl.col("split").drop_nulls().n_unique().over(_STUDY)
     rows = rows._replace(used=images.with_columns(id="study", num_splits=num_splits))
-    # if no image of the study has a split, the whole study is left out below
+    # if no image of the examination has a split, the whole examination is left out below
     is_omitted = pl.col("split").is_null() & (pl.col("num_splits") > 0)
     rows = rows.exclude("", is_omitted, "the image is not in the split table", LEFT_OUT)
     # a time is a number without leading zeros; the time parser refuses other forms that are
@@ -99,8 +100,8 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
 
 
 def read_reports(path: Path) -> pl.DataFrame:
-    """Read the sections of every report file (``p10/p10000032/s50414267.txt``) by study, and its
-    ``file``, at any depth of a folder or of an archive of it. Raises a DataError if there is no
+    """Read the sections of every report file (``p10/p10000032/s50414267.txt``) by examination, and
+    its ``file``, at any depth of a folder or of an archive of it. Raises a DataError if there is no
     text file, or one cannot be read."""
     rows = []
     for name, content in read_files(path, ".txt"):
@@ -127,8 +128,8 @@ def read_reports(path: Path) -> pl.DataFrame:
 
 def read_original_findings(path: Path | None) -> pl.DataFrame:
     """Read ``study_id`` (unique) and ``findings_original`` from report files
-    (:func:`read_reports`), for scores against the original reports; the first text of a study
-    counts. No rows if there is no path."""
+    (:func:`read_reports`), for scores against the original reports; the first text of an
+    examination counts. No rows if there is no path."""
     if path is None:
         return pl.DataFrame(schema={"study_id": pl.String(), "findings_original": pl.String()})
     originals = read_reports(path).unique("study", keep="first", maintain_order=True)

@@ -1,8 +1,8 @@
 """Reader of Open-I, Indiana University's collection of XML reports, as distributed.
 
 A report names its images but not their views, so a table of projections identifies the frontal one.
-Study and subject are the report's number in Open-I's form (``CXR1``): the collection does not
-identify reports of the same patient, and its COMPARISON section is not a previous report.
+The ids of study and subject are the report's number in Open-I's form (``CXR1``): the collection
+does not identify reports of the same patient, and its COMPARISON section is not a previous report.
 """
 
 import json
@@ -31,7 +31,7 @@ _TEXTS = ("file", "id", "field", "reason", "frontal", "lateral", "view", *SECTIO
 
 
 def read(source: Source, config: Corpus, notes: Notes) -> Rows:
-    """Return one study per report, with the first frontal and the first lateral image.
+    """Return one examination per report, with the first frontal and the first lateral image.
 
     An image that is not in the image folder keeps its name in the distribution, so that the image
     check reports it.

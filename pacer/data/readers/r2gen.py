@@ -35,7 +35,7 @@ class Record(BaseModel):
 
 
 def read(source: Source, config: Corpus, notes: Notes) -> Rows:
-    """Return one study per record."""
+    """Return one examination per record."""
     records = read_records(source.files["annotation"], "annotation", Record, notes)
     records = records.with_columns(findings="report")
     first = pl.col("image_path").list.first()

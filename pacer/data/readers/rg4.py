@@ -64,7 +64,7 @@ class Record(BaseModel):
 
 
 def read(source: Source, config: Corpus, notes: Notes) -> Rows:
-    """Return the studies in the files of ``config.contexts``, one context after the other."""
+    """Return the examinations in the files of ``config.contexts``, one context after the other."""
     parts = [_context(source.files[context], context, notes) for context in config.contexts]
     return Rows(pl.concat(part.used for part in parts), pl.concat(part.listed for part in parts))
 

@@ -1,5 +1,5 @@
-"""Reader of a user's table of studies: CSV, Excel, Parquet or JSONL, one row per image or one row
-per study.
+"""Reader of a user's table of examinations: CSV, Excel, Parquet or JSONL, one row per image or one
+row per examination.
 
 The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are checked before any
 row is converted.
@@ -8,7 +8,8 @@ row is converted.
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import polars as pl
 
@@ -33,7 +34,7 @@ from pacer.data.source import Source, matching_files
 from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown_columns
 from pacer.data.values import mapped, quoted
 
-#: Columns for the paths of a study's images, in a table with one row per study.
+#: Columns for the paths of an examination's images, in a table with one row per examination.
 _IMAGES = ("frontal", "lateral")
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 _SCRIPTS: dict[str, str] = yaml_beside(__file__, "table.yaml")
@@ -52,7 +53,7 @@ _NAMED_SPLIT = (
 
 
 def read(source: Source, config: Corpus, notes: Notes) -> Rows:
-    """Return every study of the table, which may be several files with the same columns."""
+    """Return every examination of the table, which may be several files with the same columns."""
     files = matching_files(source.files["file"])
     settings = config.table
     form = CsvForm(settings.delimiter, settings.encoding, "corpus.table.", settings.quotes)
@@ -60,11 +61,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     columns: set[str] | None = None
     cells_of_unused = Counter[str]()
     for path in files:
-        table = _with_stripped_names(open_table(path, form, settings.sheet), notes)
-        for note, number in (table.notes or {}).items():
-            notes.count("table_form", "table", note, number)
-        for name, num_rows in (table.unread or {}).items():
-            notes.count("unknown_fields", "table", f"sheet {quoted(name)}", num_rows)
+        table = _open(path, form, settings.sheet, notes)
         if columns is not None and set(table.columns) != columns:
             differ = shown_columns(sorted(set(table.columns) ^ columns))
             raise DataError(
@@ -83,14 +80,11 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
             list(dict.fromkeys(names.values())), decimals=(settings.columns.get("time", "time"),)
         )
         images = used.select(pl.col(column).alias(name) for name, column in names.items())
-        for column in table.columns:
-            if column in names.values():
-                continue
+        unused = [column for column in table.columns if column not in names.values()]
+        images = images.with_columns(_candidates_for_split(table, unused))
+        for column in unused:
             values = table.values(column)
             cells_of_unused[column] += sum(value is not None for value in values)
-            texts = [str(value) for value in values]
-            if len(set(texts)) <= _FEW:
-                images = images.with_columns(pl.Series(f"column {column}", texts, pl.String))
         parts.append(
             images.with_columns(
                 file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)
@@ -107,20 +101,43 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
             notes.count("unknown_fields", "table", quoted(column), number)
     notes.read["table"] = images.height
     if settings.dates is not None and "date" in images.columns:
-        # to YYYY-MM-DD, with or without zeros; other cells, and any text after a date, are
-        # unchanged
-        mark = re.escape(settings.dates[2])
-        pattern = rf"^\s*(\d{{1,2}}){mark}(\d{{1,2}}){mark}(\d{{4}})"
-        year_first = "$3-$1-$2" if settings.dates.startswith("MM") else "$3-$2-$1"
-        images = images.with_columns(
-            pl.col("date").str.replace(pattern, year_first).alias(YEAR_FIRST)
-        )
+        images = images.with_columns(_year_first(settings.dates).alias(YEAR_FIRST))
     return studies_of(Rows(images), "table", notes, source.images)
 
 
+def _open(path: Path, form: CsvForm, sheet: str | None, notes: Notes) -> Table:
+    """Open a file, and note unusual forms and sheets that are not read."""
+    table = _with_stripped_names(open_table(path, form, sheet), notes)
+    for note, number in (table.notes or {}).items():
+        notes.count("table_form", "table", note, number)
+    for name, num_rows in (table.unread or {}).items():
+        notes.count("unknown_fields", "table", f"sheet {quoted(name)}", num_rows)
+    return table
+
+
+def _candidates_for_split(table: Table, columns: Sequence[str]) -> list[pl.Series]:
+    """Return, as texts, those of some columns that have few different values."""
+    candidates = []
+    for column in columns:
+        texts = [str(value) for value in table.values(column)]
+        if len(set(texts)) <= _FEW:
+            candidates.append(pl.Series(f"column {column}", texts, pl.String))
+    return candidates
+
+
+def _year_first(form: str) -> pl.Expr:
+    """Return the column ``date`` as YYYY-MM-DD, with or without zeros. Cells that do not have the
+    form, and any text after a date, are unchanged."""
+    mark = re.escape(form[2])
+    pattern = rf"^\s*(\d{{1,2}}){mark}(\d{{1,2}}){mark}(\d{{4}})"
+    replacement = "$3-$1-$2" if form.startswith("MM") else "$3-$2-$1"
+    return pl.col("date").str.replace(pattern, replacement)
+
+
 def _image_rows(studies: pl.DataFrame, notes: Notes) -> pl.DataFrame:
-    """Turn a row per study, whose columns ``frontal`` and ``lateral`` name its images, into a row
-    per image; a study without images keeps a row. ``view`` is that of the frontal image."""
+    """Turn a row per examination, whose columns ``frontal`` and ``lateral`` name its images, into a
+    row per image; an examination without images keeps a row. ``view`` is that of the frontal
+    image."""
     absent = {
         name: pl.lit(None, pl.String) for name in ("lateral", "view") if name not in studies.columns
     }
@@ -185,7 +202,7 @@ def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> 
     """Return a Python script that converts pictures as Hugging Face's Parquet has them (``{bytes,
     path}``, or only the bytes), and lists, to a table of paths with one row per image; None if the
     table is one."""
-    if "image" not in names:  # a row per study
+    if "image" not in names:  # a row per examination
         return None
     first = {
         name: next(filter(None, table.values(names[name])), None)

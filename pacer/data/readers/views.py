@@ -131,7 +131,7 @@ def view_of(views: Mapping[str, View], image: str) -> View | None:
 def choose_images(
     images: Sequence[str], views: Mapping[str, View]
 ) -> tuple[str | None, str | None, str | None]:
-    """Return the first frontal image, its view, and the first lateral image; those of unknown view
+    """Return the first frontal image, its view, and the first lateral image. Images of unknown view
     are not used."""
     chosen: dict[str, tuple[str, str]] = {}
     for image in images:

@@ -1,16 +1,16 @@
-// The page holds the case; the server is given all of it with each request and keeps nothing.
+// The page keeps the case and sends all of it with each request; the server stores nothing.
 "use strict";
 const $ = (selector) => document.querySelector(selector);
 const LARGEST = 100_000_000;
 const images = {}; // place -> the file that the server could open
-const looks = { frontal: 0, lateral: 0 }; // requests for a picture, numbered: late answers are dropped
-let running = null; // the request for a report that is under way
+const requestNumbers = { frontal: 0, lateral: 0 }; // number of the latest request for each picture; answers to earlier requests are ignored
+let running = null; // the current request for a report
 
 const used = (place) => images[place] && ($(`#with-${place}`)?.checked ?? true);
 const prior = () => ($("#with-prior")?.checked ? $("#prior").value : "");
 
-function edited() { // the case is another one: what was asked for is not awaited, what stands there is out of date
-  tell(running ? "The case was changed; its report was cancelled." : "");
+function caseEdited() { // the case has changed: the current request is cancelled, and the shown results are outdated
+  showState(running ? "The case was changed; its report was cancelled." : "");
   running?.abort();
   const shown = $("#report");
   if (shown.querySelector("article") && !shown.querySelector(".outdated"))
@@ -21,17 +21,17 @@ function edited() { // the case is another one: what was asked for is not awaite
     ? `<b class="badge">${context}</b> ${sources.filter(Boolean).join(", ")}` : "<span class='quiet'>Add a frontal radiograph to begin.</span>";
 }
 
-function tell(sentence) { $("#state").textContent = sentence; }
+function showState(sentence) { $("#state").textContent = sentence; }
 
-function busy() {
-  const looking = Object.keys(looks).some((place) => $(`#shown-${place}`)?.dataset.looking);
+function updateButtons() {
+  const looking = Object.keys(requestNumbers).some((place) => $(`#shown-${place}`)?.dataset.looking);
   $("#write").disabled = Boolean(running) || looking;
   $("#cancel").hidden = !running;
   $("#report").inert = Boolean(running); // one change of the commitment at a time, because the server finishes each report
 }
 
-function empty(place, shown = "") {
-  looks[place] += 1;
+function clearImage(place, shown = "") {
+  requestNumbers[place] += 1;
   delete images[place];
   $(`#shown-${place}`).innerHTML = shown;
   delete $(`#shown-${place}`).dataset.looking;
@@ -40,12 +40,12 @@ function empty(place, shown = "") {
   $(`#remove-${place}`).hidden = true;
 }
 
-async function take(place, file) {
-  empty(place);
-  const number = looks[place], shown = $(`#shown-${place}`);
+async function upload(place, file) {
+  clearImage(place);
+  const number = requestNumbers[place], shown = $(`#shown-${place}`);
   shown.dataset.looking = "yes";
   shown.textContent = "Opening…";
-  busy();
+  updateButtons();
   let answer, html;
   try {
     if (file.size > LARGEST) throw new Error(`The file has ${file.size.toLocaleString("en")} bytes, more than ${LARGEST.toLocaleString("en")}.`);
@@ -53,14 +53,14 @@ async function take(place, file) {
     html = await answer.text();
     if (!answer.ok && answer.status !== 422) throw new Error(html);
   } catch (error) { answer = { ok: false }; html = problem(error); }
-  if (number !== looks[place]) return;
-  empty(place, html);
+  if (number !== requestNumbers[place]) return;
+  clearImage(place, html);
   if (answer.ok) {
     images[place] = file;
     $(`#drop-${place}`).parentElement.hidden = true;
     $(`#remove-${place}`).hidden = false;
   }
-  edited(); busy();
+  caseEdited(); updateButtons();
 }
 
 function problem(error) {
@@ -71,7 +71,7 @@ function problem(error) {
   return shown.outerHTML;
 }
 
-function list(value) { // the findings of the shown list, as a person would write them
+function listedFindings(value) { // the findings of the shown list, as a person would write them
   const stated = { positive: [], negative: [], uncertain: [] };
   for (const choice of document.querySelectorAll("#report select.state")) {
     const state = value(choice), finding = choice.getAttribute("aria-label");
@@ -82,56 +82,56 @@ function list(value) { // the findings of the shown list, as a person would writ
 }
 
 async function write(changed = {}) {
-  running?.abort(); // of a commitment that was changed before this one
+  running?.abort(); // a request for an earlier change of the commitment
   const own = (running = new AbortController()), panel = $("#report");
   const files = ["frontal", "lateral"].filter(used).map((place) => images[place]);
   const value = (name) => $(`#${name}`).value;
   const fields = { sizes: images.frontal ? files.map((file) => file.size) : [], prior: prior(), indication: value("indication"),
     history: value("history"), view: value("view"), sections: value("sections"), ...changed };
-  busy(); tell("Writing…");
-  let html, said = "";
+  updateButtons(); showState("Writing…");
+  let html, state = "";
   try {
     const body = new Blob([JSON.stringify(fields) + "\n", ...(images.frontal ? files : [])]);
     const answer = await fetch("report", { method: "POST", body, signal: own.signal });
     html = await answer.text();
     if (!answer.ok && answer.status !== 422) throw new Error(html);
-    said = html.includes("<article") ? "Done." : "";
+    state = html.includes("<article") ? "Done." : "";
   } catch (error) {
     if (own.signal.aborted) return;
     html = problem(error);
   } finally {
-    if (running === own) { running = null; busy(); }
+    if (running === own) { running = null; updateButtons(); }
   }
-  tell(said);
+  showState(state);
   panel.querySelector(":scope > .problem")?.remove();
-  if (changed.commitment && !said) return panel.insertAdjacentHTML("afterbegin", html); // the commitment can be corrected
+  if (changed.commitment && !state) return panel.insertAdjacentHTML("afterbegin", html); // the commitment can be corrected
   panel.innerHTML = html;
-  const top = $("#results").getBoundingClientRect().top; // in a narrow window the results stand below the case
+  const top = $("#results").getBoundingClientRect().top; // in a narrow window the results are below the case
   if (top < 0 || top > innerHeight / 2) $("#results").scrollIntoView();
 }
 
-for (const place of Object.keys(looks)) {
+for (const place of Object.keys(requestNumbers)) {
   const input = $(`#drop-${place}`);
   if (!input) continue;
-  const zone = input.closest(".slot");
-  input.addEventListener("change", () => input.files.length && take(place, input.files[0]));
-  zone.addEventListener("dragover", (event) => { event.preventDefault(); zone.classList.add("over"); });
-  zone.addEventListener("dragleave", () => zone.classList.remove("over"));
-  zone.addEventListener("drop", (event) => {
-    event.preventDefault(); zone.classList.remove("over");
-    if (event.dataTransfer.files.length) take(place, event.dataTransfer.files[0]);
+  const slot = input.closest(".slot");
+  input.addEventListener("change", () => input.files.length && upload(place, input.files[0]));
+  slot.addEventListener("dragover", (event) => { event.preventDefault(); slot.classList.add("over"); });
+  slot.addEventListener("dragleave", () => slot.classList.remove("over"));
+  slot.addEventListener("drop", (event) => {
+    event.preventDefault(); slot.classList.remove("over");
+    if (event.dataTransfer.files.length) upload(place, event.dataTransfer.files[0]);
   });
-  $(`#remove-${place}`).addEventListener("click", () => { empty(place); edited(); busy(); $(`#drop-${place}`).focus(); });
+  $(`#remove-${place}`).addEventListener("click", () => { clearImage(place); caseEdited(); updateButtons(); $(`#drop-${place}`).focus(); });
 }
-$("#remove-prior")?.addEventListener("click", () => { $("#prior").value = ""; edited(); $("#prior").focus(); });
-$("#case").addEventListener("input", (event) => event.target.type !== "file" && edited());
+$("#remove-prior")?.addEventListener("click", () => { $("#prior").value = ""; caseEdited(); $("#prior").focus(); });
+$("#case").addEventListener("input", (event) => event.target.type !== "file" && caseEdited());
 $("#case").addEventListener("submit", (event) => { event.preventDefault(); write(); });
-$("#cancel").addEventListener("click", () => { running?.abort(); running = null; busy(); tell("Cancelled."); $("#write").focus(); });
-$("#results").addEventListener("change", ({ target }) => { // a finding of the list was given another state or attribute
+$("#cancel").addEventListener("click", () => { running?.abort(); running = null; updateButtons(); showState("Cancelled."); $("#write").focus(); });
+$("#results").addEventListener("change", ({ target }) => { // the user has changed the state or an attribute of a finding
   if (!target.matches(".state, .attribute")) return;
   const again = $("#report .attribute") && `#report select[aria-label="${target.getAttribute("aria-label")}"]`;
-  write({ commitment: list((choice) => choice.value), model: list((choice) => choice.dataset.model) })
-    .then(() => again && document.activeElement === document.body && $(again)?.focus({ preventScroll: true })); // for the next key
+  write({ commitment: listedFindings((choice) => choice.value), model: listedFindings((choice) => choice.dataset.model) })
+    .then(() => again && document.activeElement === document.body && $(again)?.focus({ preventScroll: true })); // so that the keyboard continues there
 });
 $("#results").addEventListener("input", ({ target }) => { // the sliders of a map
   const films = target.closest(".films");
@@ -142,4 +142,4 @@ $("#results").addEventListener("input", ({ target }) => { // the sliders of a ma
   target.previousElementSibling.value = name;
   for (const part of films.querySelectorAll(".map, .means td")) part.classList.toggle("shown", part.dataset.place === target.value);
 });
-edited();
+caseEdited();

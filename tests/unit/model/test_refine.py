@@ -28,7 +28,7 @@ from pacer.model.batch import Batch, RefinedSources
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Pacer
-from pacer.model.refine import DepthRouter, Global, Patchwise, router_class
+from pacer.model.refine import DepthRouter, Global, Patchwise, Router, build_router
 from tests.support.models import moved, moved_model, specification
 
 DEPTHS, PATCHES, WIDTH = 4, 9, 8
@@ -41,9 +41,9 @@ def states() -> tuple[Tensor, Tensor]:
     return torch.randn(3, DEPTHS, PATCHES, WIDTH), torch.randn(3, PATCHES, WIDTH)
 
 
-def router_of(variant: str, d_routing: int | None = None) -> DepthRouter:
+def router_of(variant: str, d_routing: int | None = None) -> Router:
     torch.manual_seed(1)
-    return router_class(variant)(DEPTHS, WIDTH, d_routing)
+    return build_router(variant, DEPTHS, WIDTH, d_routing)
 
 
 def unreachable(router: DepthRouter, states: tuple[Tensor, Tensor]) -> list[int]:

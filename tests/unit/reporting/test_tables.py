@@ -56,7 +56,7 @@ def test_intervals_stand_below_their_scores():
         ("Mean", "", "0.375", ""),
         ("95%", "", "0.45–0.55", ""),
     )
-    assert (table.summary, table.rules, table.quiet, table.notes) == (
+    assert (table.summary, table.rules, table.dim_rows, table.notes) == (
         3,
         {2, 3},
         {1, 4},
@@ -140,7 +140,7 @@ def test_the_use_of_sources_has_a_row_a_twin_below_its_system():
         ("side", "not above chance", "12", "0.600 (9)", "0.400 (4)", "+0.200 (−0.100…+0.300)", ""),
         ("no previous report", "used", "12", "0.600", "0.400", "+0.200 (+0.100…+0.300)", "0.750"),
     )
-    assert table.tones == {(0, 1): "yes", (1, 1): "no", (2, 1): "yes"}
+    assert table.cell_styles == {(0, 1): "yes", (1, 1): "no", (2, 1): "yes"}
     assert table.headings == {0: Heading("copies", "3 reports are empty")}
 
 

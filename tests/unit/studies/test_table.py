@@ -83,7 +83,7 @@ def blocks(table: Table) -> list[tuple[str, dict[str, list[str]]]]:
     """Heading and lines of every block; a cell's mark stands behind its text."""
     read: list[tuple[str, dict[str, list[str]]]] = []
     for row, (label, *cells) in enumerate(table.rows):
-        if table.opens(row):
+        if table.begins_group(row):
             heading = table.headings.get(row)
             read.append((heading.text if heading else "", {}))
         marks = [table.marks.get((row, column)) for column in range(1, len(cells) + 1)]
