@@ -209,7 +209,7 @@ def _print_scores(result: Scores, out: Path) -> None:
     for line in filter(
         None,
         (
-            doubt_note(result.findings),
+            doubt_note(result.ledger),
             *reading_notes(signature),
             unit,
             signature_line(signature),

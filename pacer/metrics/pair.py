@@ -66,8 +66,6 @@ def pair_reports(
         counts["left_out_references"] = left_out
     if options.deduplicate:
         reports = list(map(without_repeats, reports))
-    clean = CLEANERS.get(options.clean_references, str)
-    clean_report = CLEANERS.get(options.clean_hypotheses, str)
     cases = pairs.select(
         pl.col("id").alias("record_id"),
         pl.Series("context", _contexts(pairs, references, options)),
@@ -76,9 +74,9 @@ def pair_reports(
         "findings_original",
         "view",
         "prior_report",
-        pl.Series("report", [clean(text) for text in pairs["text"]]),
+        _cleaned(pairs["text"], options.clean_references).alias("report"),
         pl.coalesce("report_raw", "text").alias("report_raw"),
-        pl.Series("hypothesis", [clean_report(text) if text.strip() else text for text in reports]),
+        _cleaned(pl.Series("hypothesis", reports), options.clean_hypotheses),
         pl.lit(False).alias("fallback"),
     ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_SAID)
     return cases, counts | _counts_after_cleaning(cases)
@@ -268,6 +266,14 @@ def _contexts(cases: pl.DataFrame, references: Reports, options: Pairing) -> lis
             f"{references.path}: column `context` must be one of {', '.join(CONTEXTS)} in every row"
         )
     return [UNKNOWN] * len(cases)
+
+
+def _cleaned(texts: pl.Series, cleaner: str) -> pl.Series:
+    """Return texts after a cleaner, but for those without one and those that are blank."""
+    if cleaner == "none":
+        return texts
+    clean = CLEANERS[cleaner]
+    return pl.Series(texts.name, [clean(text) if text.strip() else text for text in texts])
 
 
 def _extracted(text: str, options: Pairing) -> str:

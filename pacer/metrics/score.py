@@ -68,7 +68,7 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
     """
     check_keys(options.without)
     threshold = Decoding.of(origin.manifest).threshold
-    annotated = annotate(cases, options, threshold, reserved=SCORE_OF)
+    annotated = annotate(cases, options, threshold)
     left_out = dict.fromkeys(options.without, EXCLUDED) | annotated.failed
     convention, own = options.settings.convention, annotated.own.columns
     against = {
@@ -88,7 +88,7 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
         with_mean(scores, own) | _further_scores(contexts, annotated.cases, options),
         case_table(annotated.cases, own),
         build_signature(annotated, contexts, options, origin, meanings, left_out),
-        annotated.findings.collect(),
+        annotated.findings,
     )
 
 

@@ -133,7 +133,7 @@ def _polarity(polarity: str, side: str) -> Sums:
 
 
 def _bleu_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
-    return bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list())
+    return bleu_statistics(cases["reference"], cases["hypothesis"])
 
 
 def _bleu(order: int) -> Score:

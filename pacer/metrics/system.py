@@ -30,7 +30,7 @@ class Scores(Result, Displayed):
     @classmethod
     def of(cls, result: Result) -> Self:
         """Return a result as it is shown."""
-        return cls(result.scores, result.cases, result.signature, result.findings)
+        return cls(result.scores, result.cases, result.signature, result.ledger)
 
     def table(self) -> Table:
         """Return the scores by context."""

@@ -254,9 +254,10 @@ def _clinical(signature: Signature) -> dict[str, Any]:
     }
 
 
-def doubt_note(findings: pl.DataFrame) -> str | None:
+def doubt_note(ledger: pl.LazyFrame) -> str | None:
     """Return what the findings in doubt mean for the scores: their share, and Positive F1 without
     them; None if there are none."""
+    findings = ledger.select("reference_state", "report_state", "doubtful").collect()
     count = int(findings["doubtful"].sum())
     if not count:
         return None

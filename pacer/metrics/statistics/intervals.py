@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES
+from pacer.commitments.anchor import FINDINGS
 from pacer.data.exchange import exchange
 from pacer.metrics.cases import MEAN, UNKNOWN, by_context, contexts_of, is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, defined, label_rows
@@ -305,19 +305,20 @@ def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
     if "subject_id" not in cases.columns:
         return {}
     without_gain = {}
-    references = [f"reference_{polarity}" for polarity in POLARITIES]
     for name, side in (("Commitments", "anchor"), ("Reports", "report")):
-        if f"{side}_positive" not in cases.columns:
+        stated = f"{side}_positive"
+        if stated not in cases.columns:
             continue
-        known = cases.filter(pl.col(f"{side}_positive").is_not_null())
-        others = exchange(known, references, ["context"])
+        ids = [name for name in cases.columns if name in ("record_id", "study_id", "subject_id")]
+        known = cases.select(*ids, "context", "reference_positive", stated).drop_nulls(stated)
+        others = exchange(known, ["reference_positive"], ["context"])
         others = others.filter(pl.col("reference_positive").list.len().sum().over("context") > 0)
         if others.is_empty():  # also where one patient has more than half of the records
             continue
         given = others.select("record_id").join(
             known, on="record_id", how="left", maintain_order="left"
         )
-        score = f"{side}_positive_f1"
+        score = f"{stated}_f1"
         compared = gains(given, others, convention, [score])
         if contexts := [
             context.upper()
