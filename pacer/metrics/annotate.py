@@ -6,7 +6,7 @@ by word. METEOR's program runs beside all this.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -44,8 +44,18 @@ ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
     ),
 }
 #: Names that would be mistaken for ids or row numbers, or that scoring itself computes.
-_TAKEN = {"threshold", "states", "id", "ids", "image_id", "case", "index"}
-_TAKEN |= {"level_0", "rownames", "row_nr"}
+_TAKEN = {
+    "threshold",
+    "states",
+    "id",
+    "ids",
+    "image_id",
+    "case",
+    "index",
+    "level_0",
+    "rownames",
+    "row_nr",
+}
 
 
 class Annotated(NamedTuple):
@@ -68,7 +78,12 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
     failed: dict[str, str] = {}
     cases = _with_single_line_texts(cases)
     originals = _against_originals(cases, options.settings)
-    with _meteor(cases, options) as finish_meteor:
+    meteor = (
+        nullcontext()
+        if "meteor" in options.without
+        else meteor_run(cases["reference"].to_list(), cases["hypothesis"].to_list())
+    )
+    with meteor as finish_meteor:
         own, meanings = _own_columns(cases, options)
         cases = _with_labels(cases, options)
         cases = cases.with_columns(pl.lit(threshold, pl.Float64).alias("threshold"))
@@ -82,13 +97,6 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
             except MeteorError as error:
                 failed["meteor"] = str(error)
     return Annotated(cases, findings, originals, own, meanings, failed)
-
-
-def _meteor(cases: pl.DataFrame, options: Scoring) -> AbstractContextManager:
-    """Return METEOR's run beside a block; nothing if METEOR is left out."""
-    if "meteor" in options.without:
-        return nullcontext()
-    return meteor_run(cases["reference"].to_list(), cases["hypothesis"].to_list())
 
 
 def _with_single_line_texts(cases: pl.DataFrame) -> pl.DataFrame:

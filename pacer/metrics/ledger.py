@@ -182,10 +182,12 @@ def _is_wrong(kind: str) -> pl.Expr:
 def anchors_of(cases: pl.DataFrame, side: str) -> list[Anchor | None]:
     """Return the findings that ``cases`` list for a ``side`` in ``{side}_positive`` and so on, with
     their attributes if they have any; None where there are no lists."""
-    names = [f"{side}_{name}" for name in (*POLARITIES, "attributes")]
-    lists = cases.select(name for name in names if name in cases.columns).rows()
-    keys = (*POLARITIES, "attributes")
-    return [None if row[0] is None else Anchor.of_lists(dict(zip(keys, row))) for row in lists]
+    names = {f"{side}_{name}": name for name in (*POLARITIES, "attributes")}
+    rows = cases.select(name for name in names if name in cases.columns).rename(names, strict=False)
+    return [
+        None if row["positive"] is None else Anchor.of_lists(row)
+        for row in rows.iter_rows(named=True)
+    ]
 
 
 def with_states_of(cases: pl.DataFrame, reference: pl.DataFrame) -> pl.DataFrame:

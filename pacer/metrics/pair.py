@@ -139,21 +139,21 @@ def _counts_before_cleaning(
         residue = int(pairs[column].str.contains(ANY_RESIDUE).sum())
         if residue:
             counts[f"residue_{side}"] = residue
-    ids: dict[str, list[str]] = {"absent": [], "prompt": [], "blank": []}
-    rows = zip(pairs["id"], pairs["hypothesis"], extracted, reports, strict=True)
-    for key, given, text, report in rows:
-        if given is None:
-            ids["absent"].append(key)
-        elif not text:
-            ids["blank"].append(key)
-        if text != report:
-            ids["prompt"].append(key)
-            counts["only_prompt_hypotheses"] = counts.get("only_prompt_hypotheses", 0) + (
-                0 if report else 1
-            )
-    for name, found in ids.items():
-        if found:
-            counts[f"{name}_hypotheses"] = f"{len(found)} ({format_ids(found)})"
+    has_prompt, is_absent = pl.col("extracted") != pl.col("report"), pl.col("hypothesis").is_null()
+    rows = pairs.select(
+        "id", "hypothesis", extracted=pl.Series(extracted), report=pl.Series(reports)
+    )
+    prompted = rows.filter(has_prompt)
+    if len(prompted):
+        counts["only_prompt_hypotheses"] = int((prompted["report"] == "").sum())
+    found = {
+        "absent": rows.filter(is_absent),
+        "prompt": prompted,
+        "blank": rows.filter(~is_absent, pl.col("extracted") == ""),
+    }
+    for name, chosen in found.items():
+        if len(chosen):
+            counts[f"{name}_hypotheses"] = f"{len(chosen)} ({format_ids(chosen['id'].to_list())})"
     return counts
 
 

@@ -10,7 +10,7 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.repetition import repetition
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import DERIVED
-from pacer.metrics.commitments import TEXTS, affirmed, side_switches
+from pacer.metrics.commitments import TEXTS, side_switches
 from pacer.metrics.ledger import (
     CONTRADICTS,
     IS_EXACT,
@@ -56,8 +56,10 @@ def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         columns["chance_attributes"] = chance
     for name in POLARITIES:
         columns[f"report_{name}"] = lists_by_row(report, pl.col("state") == name, count)
-    for name in TEXTS:
-        columns[name] = affirmed(cases, name)
+    for name, source in TEXTS.items():
+        if source in cases.columns:
+            texts = cases[source]
+            columns[name] = [None if one is None else extract_anchor(one).positive for one in texts]
     for side in ("hypothesis", "reference"):
         columns[f"{side}_wording"] = [prior_wording(text) for text in cases[side]]
         columns[f"{side}_side_switches"] = [side_switches(text) for text in cases[side]]

@@ -109,17 +109,10 @@ class Result:
 
 def read_scores(folder: Path) -> tuple[dict[str, Any], Signature]:
     """Read ``scores.json`` and ``signature.json``; raises a DataError as :meth:`Result.read`."""
-    return scores_of(folder, *(read_json(folder / name) for name in (SCORES, SIGNATURE)))
-
-
-def scores_of(
-    place: Any, scores: dict[str, Any], signature: dict[str, Any]
-) -> tuple[dict[str, Any], Signature]:
-    """Return the same from the content of the two files at a ``place``."""
-    signed = Signature.of(signature)
-    if signed.scores_hash not in (None, hash_json(scores)):  # versions without an id wrote none
-        raise _unlike(place, SCORES)
-    return scores, signed
+    scores, signature = read_json(folder / SCORES), Signature.read(folder / SIGNATURE)
+    if signature.scores_hash not in (None, hash_json(scores)):  # versions without an id wrote none
+        raise _unlike(folder, SCORES)
+    return scores, signature
 
 
 def _read_table(path: Path, given: Path) -> tuple[pl.DataFrame, str | None]:
@@ -148,7 +141,7 @@ def _is_for_results(out: Path) -> bool:
     return names <= known and os.access(parent_folder, os.W_OK)
 
 
-def _unlike(place: Any, name: str) -> DataError:
+def _unlike(place: Path, name: str) -> DataError:
     return DataError(
         f"{place}: {name} and {SIGNATURE} come from different runs, or one of the files was "
         "changed; score again, or run `dvc checkout`"

@@ -119,20 +119,13 @@ def by_case(
 ) -> Score:
     """Return a score that is the mean of ``value`` over the cases that have one, if any; with an
     interval it is tested."""
-    columns = value.meta.root_names()
 
-    def numbers(cases: pl.DataFrame) -> np.ndarray:
-        known = all(name in cases.columns for name in columns)
-        return (
-            cases.select(value.cast(pl.Float64)).to_series().to_numpy()
-            if known
-            else np.full(len(cases), np.nan)
-        )
+    def rows(cases: pl.DataFrame, _: Convention) -> np.ndarray:
+        return mean_rows(cases.select(value.cast(pl.Float64)).to_series().to_numpy())
 
-    sums = Sums(
-        lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums), counted=(1,)
-    )
-    further |= {"better": better, "needs": columns[0], "omit_if_undefined": True}
+    sums = Sums(rows, lambda sums, _: mean(sums), counted=(1,))
+    needs = value.meta.root_names()[0]
+    further |= {"better": better, "needs": needs, "omit_if_undefined": True}
     further |= dict.fromkeys(("interval", "tested"), interval)
     return Score(key, title, meaning, sums, **further)
 

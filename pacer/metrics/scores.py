@@ -9,6 +9,7 @@ the cases that it needs is added by :mod:`pacer.metrics.annotate`.
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -41,7 +42,7 @@ from pacer.metrics.score_kinds import (
 _WITHOUT_PRIOR = pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])
 _EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"
-_OF_REPORT = (
+_POLARITY = (
     "findings that the rules read in the report, against the reference commitment, over all records"
 )
 _OF_ANCHOR = (
@@ -108,10 +109,6 @@ def _reading(key: str) -> Callable[[Context], Numbers]:
     }
 
 
-def _ratio(ratio: str) -> Sums:
-    return Sums(label_rows, lambda sums, rule: averaged(sums, ratio, rule.averages[0]))
-
-
 def _listed(
     stated: pl.Expr,
     wanted: pl.Expr,
@@ -130,6 +127,30 @@ def _listed(
 
 def _polarity(polarity: str, side: str) -> Sums:
     return _listed(pl.col(f"{side}_{polarity}"), pl.col(f"reference_{polarity}"))
+
+
+def _of_report(polarity: str, *, tested: bool) -> Score:
+    return Score(
+        key=f"report_{polarity}_f1",
+        title=f"{polarity.capitalize()} F1",
+        meaning=_POLARITY,
+        sums=_polarity(polarity, "report"),
+        place="contents",
+        interval=tested,
+        tested=tested,
+    )
+
+
+def _of_labels(ratio: Ratio, title: str, **further: Any) -> Score:
+    return Score(
+        key=ratio,
+        title=title,
+        meaning=_EFFICACY,
+        sums=Sums(label_rows, lambda sums, rule: averaged(sums, ratio, rule.averages[0])),
+        place="scores",
+        needs="hypothesis_labels",
+        **further,
+    )
 
 
 def _bleu_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
@@ -252,54 +273,14 @@ _CIDER = Score(
     compute=lambda context: {"cider": cider(context.cases)},
     place="scores",
 )
-#: The scores of words in common.
-LANGUAGE = (_BLEU_1, _BLEU_2, _BLEU_3, _BLEU_4, _ROUGE, _METEOR, _CIDER)
 _REPORT, _REFERENCE = pl.col("report_positive"), pl.col("reference_positive")
 
 SCORES: tuple[Score, ...] = (
-    Score(
-        key="precision",
-        title="P",
-        meaning=_EFFICACY,
-        sums=_ratio("precision"),
-        place="scores",
-        needs="hypothesis_labels",
-    ),
-    Score(
-        key="recall",
-        title="R",
-        meaning=_EFFICACY,
-        sums=_ratio("recall"),
-        place="scores",
-        needs="hypothesis_labels",
-    ),
-    Score(
-        key="f1",
-        title="F1",
-        meaning=_EFFICACY,
-        sums=_ratio("f1"),
-        place="scores",
-        tested=True,
-        needs="hypothesis_labels",
-        beside="CE F1",
-        short="F1",
-    ),
-    Score(
-        key="report_positive_f1",
-        title="Positive F1",
-        meaning=_OF_REPORT,
-        sums=_polarity("positive", "report"),
-        place="contents",
-        tested=True,
-    ),
-    Score(
-        key="report_negative_f1",
-        title="Negative F1",
-        meaning=_OF_REPORT,
-        sums=_polarity("negative", "report"),
-        place="contents",
-        tested=True,
-    ),
+    _of_labels("precision", "P"),
+    _of_labels("recall", "R"),
+    _of_labels("f1", "F1", tested=True, beside="CE F1", short="F1"),
+    _of_report("positive", tested=True),
+    _of_report("negative", tested=True),
     Score(
         key="exact_f1",
         title="Exact F1",
@@ -321,14 +302,7 @@ SCORES: tuple[Score, ...] = (
     _original(_BLEU_4),
     _original(_ROUGE),
     _of_originals(_COUNT, meaning="records with original findings"),
-    Score(
-        key="report_uncertain_f1",
-        title="Uncertain F1",
-        meaning=_OF_REPORT,
-        sums=_polarity("uncertain", "report"),
-        place="contents",
-        interval=False,
-    ),
+    _of_report("uncertain", tested=False),
     by_case(
         "prior_wording_rate", "Compares", _has("hypothesis_wording"), _COMPARES, place="contents"
     ),

@@ -18,7 +18,8 @@ from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import scores_at
 from pacer.metrics.signature import Decoding, Signature
 from pacer.metrics.statistics.halves import PERCENT, Interval
-from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores
+from pacer.metrics.statistics.intervals import Intervals
+from pacer.reporting.breakdowns import GroupScore, LabelScores
 
 CONTROLS = {
     "another_patient": "Another patient's sources",
