@@ -1,5 +1,5 @@
-"""What is known of each pair of texts before it is scored: the only place where columns are added
-to the cases, and where their findings are made.
+"""Annotation of the pairs of texts before scoring: the only place where the cases get columns and
+their ledger of findings.
 
 Texts are put on one line, labelled (if there is a labeller), read by the rules, and compared word
 by word. METEOR's program runs beside all this.
@@ -33,8 +33,8 @@ from pacer.metrics.scores import SCORE_OF
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
 _ROWS = 2_000
-#: The form of original findings by ``score.originals``, with its name. The paper does not say which
-#: it used.
+#: The form of original findings by ``score.originals``, with its name. The paper does not state
+#: which one it used.
 ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
     **{name: (clean, f"cleaned by {name}") for name, clean in CLEANERS.items()},
     "as_is": (lambda text: " ".join(text.split()), "spaces collapsed, case and punctuation kept"),
@@ -43,7 +43,7 @@ ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
         "spaces collapsed, lower-cased, punctuation kept",
     ),
 }
-#: Names that would be mistaken for ids or row numbers, or that scoring itself computes.
+#: Names that would be mistaken for ids or row numbers, or that scoring computes itself.
 _TAKEN = {
     "threshold",
     "states",

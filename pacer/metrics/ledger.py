@@ -1,10 +1,10 @@
-"""The ledger of findings: what a text says of each finding, and whether the report is right about
-it.
+"""The ledger of findings: how the two texts of a case state each finding, and the verdict on the
+report.
 
 A mention is a place in a text that names a finding. The mentions of a text are grouped to one row
 for each finding that it states (:func:`read_findings`), and the rows of a reference and of a report
-are compared finding by finding (:func:`compared`). Everything that is said of single findings comes
-from these rows: scores, the table *By finding*, marks on pages, and the probe.
+are compared finding by finding (:func:`compared`). Everything about single findings comes from
+these rows: scores, the table *By finding*, marks on pages, and the probe.
 
 The verdict on a finding:
 

@@ -28,7 +28,7 @@ _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)|[^\W\d_],|\S,(\s|$)"
 _SPACES = r"\S {2,}\S|^ +[^\s.].*$|^.*\S +$"
 #: A bullet of a list, which no cleaner removes.
 _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
-#: What to do if ids are repeated, are not those of references, or are missing.
+#: Remedies for ids that are repeated, are not those of references, or are missing.
 _SELECT = "select references (in Python by split and context of pacer.score)"
 _REPEATED = (
     f"keep one row for each id: {_SELECT}, and write one file for each system or further set of "
@@ -43,7 +43,7 @@ _MISSING = (
     "as empty"
 )
 #: Columns of predictions that other systems do not provide.
-_NOT_SAID = (
+_NOT_PROVIDED = (
     "anchor_positive",
     "anchor_negative",
     "anchor_uncertain",
@@ -78,7 +78,7 @@ def pair_reports(
         pl.coalesce("report_raw", "text").alias("report_raw"),
         _cleaned(pl.Series("hypothesis", reports), options.clean_hypotheses),
         pl.lit(False).alias("fallback"),
-    ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_SAID)
+    ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_PROVIDED)
     return cases, counts | _counts_after_cleaning(cases)
 
 
@@ -219,7 +219,7 @@ def _bare(key: str) -> str:
 def _check_other_columns(
     expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports
 ) -> None:
-    """Refuse pairs of rows that further columns say are of different cases: columns of ids with the
+    """Refuse pairs of rows that are of different cases by other columns: columns of ids with the
     same name, or two columns, of the same name or each in one file only, that hold the same
     distinct values in another order. If the columns of the pairing differ in name, they are
     compared with further columns, too."""
@@ -228,7 +228,7 @@ def _check_other_columns(
         offered.rename("given {}".format), left_on="id", right_on="given id", coalesce=False
     )
     distinct = {column.name: set(column) for column in pairs if column.n_unique() == len(pairs)}
-    numbers = set(map(str, range(len(pairs) + 1)))  # of the rows: these say nothing
+    numbers = set(map(str, range(len(pairs) + 1)))  # row numbers identify no case
     first, second = (
         {name.lower(): name for name in rows.columns if ALSO in name}
         for rows in (expected, offered)

@@ -66,7 +66,7 @@ def _complete(findings: dict[str, Chance]) -> dict[str, Chance]:
 
 
 class Prediction(BaseModel, strict=True):
-    """What is used of a line of predictions; missing fields are None. ``findings``: chances."""
+    """The fields of a line of predictions that are used; missing fields are None."""
 
     record_id: str
     report: str

@@ -1,5 +1,7 @@
-"""What the rules read in the two texts of each case, and how the texts compare: columns of the
-cases, and their ledger of findings. Other processes import this module, so it imports little."""
+"""Reading of each pair of texts by the rules: columns of the cases, and their ledger of findings.
+
+Worker processes import this module, so it does not import the configuration.
+"""
 
 from typing import Any
 
@@ -24,13 +26,13 @@ from pacer.metrics.ledger import (
 )
 from pacer.metrics.nlg import with_overlap
 
-#: Reports of another patient's sources, whose attributes agree only by chance.
+#: The control with another patient's sources, whose attributes agree only by chance.
 _CHANCE = "another_patient_hypothesis"
 
 
 def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return what each pair of texts gives by itself: the columns :data:`~cases.DERIVED` and those
-    of words in common, and the ledger."""
+    """Return the columns :data:`~cases.DERIVED` and those of words in common, and the ledger; none
+    depends on other pairs."""
     before = cases.columns
     count = len(cases)
     if "reference_positive" not in cases.columns:

@@ -1,5 +1,5 @@
-"""What a score is: its row in the registry, how it is computed from cases, and from sums over
-cases."""
+"""The type of a score: its row in the registry, and how it is computed from cases or from sums
+over cases."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,8 +21,7 @@ Rows = Callable[[pl.DataFrame, Convention], np.ndarray]
 
 @dataclass(frozen=True)
 class Context:
-    """What the scores of a context are computed from; ``originals``: its cases with original
-    findings, if any."""
+    """The cases of a context; ``originals``: those with original findings, if any."""
 
     cases: pl.DataFrame
     convention: str

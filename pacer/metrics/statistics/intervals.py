@@ -174,7 +174,7 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
             f"(the 95% interval of the difference includes 0): {', '.join(blind)}."
         )
     for name, contexts in at_chance(cases, convention).items():
-        if name == "Reports" and control:  # the sentences above say it
+        if name == "Reports" and control:  # the sentences above cover it
             continue
         sentences.append(
             f"F1 of {name.lower()} is not shown to be above F1 with other patients' references: "
