@@ -3,13 +3,13 @@
 A marked phrase is a mention of a finding, or it is **longitudinal**: wording that compares with an
 earlier examination (:mod:`pacer.data.wording`), identified by the findings of its sentence and
 their course, else by its rule and direction. Mentions have the marks of the verdict on their
-finding (:mod:`pacer.metrics.ledger`): **matching** if it is correct, or only something is left out;
-**wrong side** or **other severity** if the texts contradict each other there; **less certain** if
-only one of them is uncertain; **opposite**; **reference-only** in a reference, and **unverified**
-in a generated report, if the other text does not state it. A denial of a finding that the same
-text affirms elsewhere, such as on the other side, has no mark. A phrase **contradicts** the
-report's commitment if it affirms a finding that the commitment denies, or the reverse, or states
-another side.
+finding (:mod:`pacer.metrics.ledger`): **matching** if it is correct, or if only the course differs
+or something is left out, which the tooltip names; **wrong side** or **other severity** if the texts
+contradict each other there; **less certain** if only one of them is uncertain; **opposite**;
+**reference-only** in a reference, and **unverified** in a generated report, if the other text does
+not state it. A denial of a finding that the same text affirms elsewhere, such as on the other side,
+has no mark. A phrase **contradicts** the report's commitment if it affirms a finding that the
+commitment denies, or the reverse, or states another side.
 """
 
 import re
@@ -248,12 +248,11 @@ def _mark(row: Row | None, text: str, is_reference: bool) -> tuple[str, str]:
         return "less-certain", ""
     side = _difference(row, "side", text, is_reference)
     severity = _difference(row, "severity", text, is_reference)
-    mark = "matching"
     if side:
-        mark = "wrong-side"
-    elif severity:
-        mark = "other-severity"
-    return mark, _joined((side, severity))
+        return "wrong-side", _joined((side, severity))
+    if severity:
+        return "other-severity", severity
+    return "matching", f"partly: {' and '.join(row['wrong'])}" if row["wrong"] else ""
 
 
 def _difference(row: Row, kind: str, text: str, is_reference: bool) -> str:
