@@ -169,7 +169,8 @@ def _end_on_sigterm() -> None:
 def _print_scores(result: Scores, out: Path) -> None:
     from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
-    from pacer.metrics.statistics.intervals import group_scores, units_of
+    from pacer.metrics.statistics.intervals import units_of
+    from pacer.reporting.breakdowns import group_scores
     from pacer.reporting.score_tables import (
         caution,
         convention_table,
@@ -211,7 +212,7 @@ def _print_scores(result: Scores, out: Path) -> None:
     for line in filter(
         None,
         (
-            doubt_note(result.findings),
+            doubt_note(result.ledger),
             *reading_notes(signature),
             unit,
             signature_line(signature),
@@ -230,7 +231,10 @@ def compare(
             help="Folders with scores or metrics/, or NAME=FOLDER; A is the baseline.",
         ),
     ],
-    convention: Annotated[str, typer.Option(help="Label convention for F1.")] = "llm-rg4",
+    convention: Annotated[
+        str | None,
+        typer.Option(help="Label convention for F1 (default: the one used in scoring)."),
+    ] = None,
     max_loss: Annotated[
         list[str] | None,
         typer.Option(

@@ -1,21 +1,18 @@
-"""What is known of each pair of texts before it is scored: the only place where columns are added
-to the cases, and where their findings are made.
+"""Annotation of the pairs of texts before scoring: the only place where the cases get columns and
+their ledger of findings.
 
 Texts are put on one line, labelled (if there is a labeller), read by the rules, and compared word
 by word. METEOR's program runs beside all this.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import polars as pl
 
-from pacer.backbones.meteor import MeteorError, meteor_run
-from pacer.commitments.anchor import POLARITIES
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.decode import Score
 from pacer.core.errors import DataError
 from pacer.core.machine import core_count
@@ -24,31 +21,20 @@ from pacer.data.cleaning import CLEANERS
 from pacer.data.columns import read_columns
 from pacer.data.findings import FINDINGS
 from pacer.data.ids import format_ids
-from pacer.data.repetition import repetition
 from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.values import mapped
-from pacer.data.wording import prior_wording
-from pacer.metrics.cases import COLUMNS, DERIVED, LABELS, OPTIONAL, controls_of
+from pacer.metrics.cases import COLUMNS, LABELS, OPTIONAL, controls_of
 from pacer.metrics.columns import check_names, metric_columns, metrics_of
-from pacer.metrics.commitments import TEXTS, affirmed, side_switches
-from pacer.metrics.ledger import (
-    CONTRADICTS,
-    IS_EXACT,
-    WORDS,
-    attribute_counts,
-    compared,
-    findings_of,
-    lists_by_row,
-    read_findings,
-    with_states_of,
-)
+from pacer.metrics.meteor import MeteorError, meteor_run
 from pacer.metrics.nlg import meteor_columns, single_line, with_overlap
 from pacer.metrics.options import Scoring
+from pacer.metrics.reading import read_pairs
+from pacer.metrics.scores import SCORE_OF
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
 _ROWS = 2_000
-#: The form of original findings by ``score.originals``, with its name. The paper does not say which
-#: it used.
+#: The form of original findings by ``score.originals``, with its name. The paper does not state
+#: which one it used.
 ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
     **{name: (clean, f"cleaned by {name}") for name, clean in CLEANERS.items()},
     "as_is": (lambda text: " ".join(text.split()), "spaces collapsed, case and punctuation kept"),
@@ -57,11 +43,19 @@ ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
         "spaces collapsed, lower-cased, punctuation kept",
     ),
 }
-#: The control whose reports say what agrees by chance.
-_CHANCE = "another_patient_hypothesis"
-#: Names that would be mistaken for ids or row numbers, or that scoring itself computes.
-_TAKEN = {"threshold", "states", "id", "ids", "image_id", "case", "index"}
-_TAKEN |= {"level_0", "rownames", "row_nr"}
+#: Names that would be mistaken for ids or row numbers, or that scoring computes itself.
+_TAKEN = {
+    "threshold",
+    "states",
+    "id",
+    "ids",
+    "image_id",
+    "case",
+    "index",
+    "level_0",
+    "rownames",
+    "row_nr",
+}
 
 
 class Annotated(NamedTuple):
@@ -78,20 +72,19 @@ class Annotated(NamedTuple):
     failed: dict[str, str]
 
 
-def annotate(
-    cases: pl.DataFrame,
-    options: Scoring,
-    threshold: float | None = None,
-    *,
-    reserved: Collection[str] = (),
-) -> Annotated:
+def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = None) -> Annotated:
     """Return paired cases with everything that scores need. ``threshold``: from which probability
-    on findings count as present. ``reserved``: names that the user's columns must not have."""
+    on findings count as present."""
     failed: dict[str, str] = {}
     cases = _with_single_line_texts(cases)
     originals = _against_originals(cases, options.settings)
-    with _meteor(cases, options) as finish_meteor:
-        own, meanings = _own_columns(cases, options, reserved)
+    meteor = (
+        nullcontext()
+        if "meteor" in options.without
+        else meteor_run(cases["reference"].to_list(), cases["hypothesis"].to_list())
+    )
+    with meteor as finish_meteor:
+        own, meanings = _own_columns(cases, options)
         cases = _with_labels(cases, options)
         cases = cases.with_columns(pl.lit(threshold, pl.Float64).alias("threshold"))
         columns, findings = _read(cases)
@@ -106,19 +99,16 @@ def annotate(
     return Annotated(cases, findings, originals, own, meanings, failed)
 
 
-def _meteor(cases: pl.DataFrame, options: Scoring) -> AbstractContextManager:
-    """Return METEOR's run beside a block; nothing if METEOR is left out."""
-    if "meteor" in options.without:
-        return nullcontext()
-    return meteor_run(cases["reference"].to_list(), cases["hypothesis"].to_list())
-
-
 def _with_single_line_texts(cases: pl.DataFrame) -> pl.DataFrame:
     """Put every text on one line, the reference as ``reference``, and add which controls gave the
     same report."""
-    sources = {"reference": "report"} | {name: name for name in _hypotheses(cases)}
+    references = [single_line(text) for text in cases["report"]]
+    cases = cases.with_columns(mapped(name, single_line) for name in _hypotheses(cases))
     cases = cases.with_columns(
-        mapped(source, single_line).alias(name) for name, source in sources.items()
+        # in most files nothing changes, and a copy would take much memory
+        pl.col("report").alias("reference")
+        if references == cases["report"].to_list()
+        else pl.Series("reference", references)
     )
     same = {
         f"{name}_unchanged": pl.col(f"{name}_hypothesis") == pl.col("hypothesis")
@@ -140,16 +130,14 @@ def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
     return with_overlap(written.with_columns(reference=originals))
 
 
-def _own_columns(
-    cases: pl.DataFrame, options: Scoring, reserved: Collection[str]
-) -> tuple[pl.DataFrame, dict[str, str]]:
+def _own_columns(cases: pl.DataFrame, options: Scoring) -> tuple[pl.DataFrame, dict[str, str]]:
     """Return the user's columns of the cases, those of the file and of the functions, and what the
     functions' mean."""
     read = pl.DataFrame()
     if options.settings.columns is not None:
         read = read_columns(options.settings.columns, cases["record_id"].to_list())
     functions = {**metrics_of(options.settings.metrics), **options.metrics}
-    taken = {*_TAKEN, *COLUMNS, *OPTIONAL, *cases.columns, *reserved}
+    taken = {*_TAKEN, *COLUMNS, *OPTIONAL, *cases.columns, *SCORE_OF}
     check_names([*read.columns, *functions], taken)
     numbers, meanings = metric_columns(functions, cases)
     return pl.DataFrame([*read, *numbers]), meanings
@@ -207,49 +195,6 @@ def _read_compressed(cases: pl.DataFrame) -> tuple[bytes, bytes]:
         frame.write_ipc(None, compression="zstd").getvalue() for frame in read_pairs(cases)
     )
     return columns, findings
-
-
-def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return what each pair of texts gives by itself: the columns :data:`~cases.DERIVED` and those
-    of words in common, and the ledger."""
-    before = cases.columns
-    count = len(cases)
-    if "reference_positive" not in cases.columns:
-        anchors = [extract_anchor(text) for text in cases["report_raw"]]
-        cases = cases.with_columns(
-            pl.Series(f"reference_{name}", [getattr(anchor, name) for anchor in anchors], WORDS)
-            for name in POLARITIES
-        )
-    reference = read_findings(cases["reference"])
-    report = read_findings(cases["hypothesis"])
-    findings = findings_of(cases, reference, report)
-    has_list = cases["anchor_positive"].is_not_null()
-    opposed = lists_by_row(findings, CONTRADICTS, count)
-    columns: dict[str, Any] = {
-        "exact_positive": lists_by_row(findings, IS_EXACT, count),
-        "copy_positive": lists_by_row(reference, pl.col("state") == "positive", count),
-        "attributes": attribute_counts(findings, count).tolist(),
-        "contradictions": [found if has else None for has, found in zip(has_list, opposed)],
-    }
-    if _CHANCE in cases.columns:
-        expected = with_states_of(cases, reference)
-        chance = attribute_counts(compared(expected, read_findings(cases[_CHANCE])), count)
-        absent = cases[_CHANCE].is_null()
-        columns["chance_attributes"] = [
-            None if is_absent else row for is_absent, row in zip(absent, chance.tolist())
-        ]
-    for name in POLARITIES:
-        columns[f"report_{name}"] = lists_by_row(report, pl.col("state") == name, count)
-    for name in TEXTS:
-        columns[name] = affirmed(cases, name)
-    for side in ("hypothesis", "reference"):
-        columns[f"{side}_wording"] = [list(prior_wording(text)) for text in cases[side]]
-        columns[f"{side}_side_switches"] = [side_switches(text) for text in cases[side]]
-        columns[f"{side}_repetition"] = [repetition(text) for text in cases[side]]
-    empty = [None] * count
-    derived = pl.DataFrame({name: columns.get(name, empty) for name in DERIVED}, DERIVED)
-    cases = with_overlap(cases.hstack(derived)).drop(before)
-    return cases, findings.drop("row")
 
 
 def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:

@@ -92,24 +92,9 @@ def score(
         DataError: reports do not pair one to one, or an input is malformed. ConfigError: a value is
             not allowed, or ``out`` holds the scores of other reports.
     """
-    chosen = validated(
-        {
-            "missing": missing,
-            "missing_references": missing_references,
-            "extract": extract,
-            "deduplicate": deduplicate,
-            "clean_references": clean_references,
-            "clean_hypotheses": clean_hypotheses,
-            "split": split,
-            "context": context,
-            "reference_id": reference_id,
-            "reference_text": reference_text,
-            "hypothesis_id": hypothesis_id,
-            "hypothesis_text": hypothesis_text,
-        },
-        "pacer.score",
-        Pairing,
-    )
+    arguments = locals()
+    of_pairing = {name: arguments[name] for name in Pairing.model_fields}
+    pairing = validated(of_pairing, "pacer.score", Pairing)
     paths = [_path(source) for source in (references, hypotheses)]
     if out is not None and not force:
         check_replaced(Path(out), filter(None, paths[1:]))
@@ -126,7 +111,7 @@ def score(
         without=(without,) if isinstance(without, str) else tuple(without),
         metrics=metrics_of(metrics),
     )
-    cases, origin = _read_pairs(references, hypotheses, paths, chosen)
+    cases, origin = _read_pairs(references, hypotheses, paths, pairing)
     result = Scores.of(score_cases(cases, options, origin))
     if out is not None:
         result.write(Path(out))
@@ -149,7 +134,10 @@ def _read_pairs(
     about = _about(expected, options)
     cases, counts = pair_reports(expected, generated, options)
     files = {"references": expected, "hypotheses": generated}
-    return cases, _origin(files, paths, about, options.model_dump() | counts)
+    read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
+    pairing = {"pairing": "by id" if "id" in generated.columns else "by position"}
+    protocol = read | options.model_dump() | counts | pairing
+    return cases, Origin(dict(zip(files, paths, strict=True)), about, protocol=protocol)
 
 
 def _path(source: Source) -> Path | None:
@@ -194,16 +182,6 @@ def _about(references: Reports, options: Pairing) -> dict[str, Any]:
             "clean_hypotheses"
         )
     return {"cleaner": options.clean_references}
-
-
-def _origin(
-    files: Mapping[str, Reports], paths: Iterable[Path | None], about: Any, applied: Any
-) -> Origin:
-    """Return files, how the references were made, and how reports were read (``applied`` has the
-    rest of it)."""
-    read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
-    pairing = {"pairing": "by id" if "id" in files["hypotheses"].columns else "by position"}
-    return Origin(dict(zip(files, paths, strict=True)), about, protocol=read | applied | pairing)
 
 
 def label_reports(reports: pl.DataFrame) -> pl.DataFrame:

@@ -31,19 +31,45 @@ LABELS = pl.List(pl.Int64)
 #: match.
 DERIVED: dict[str, pl.DataType] = {
     **{f"report_{polarity}": _TEXTS for polarity in POLARITIES},
-    **dict.fromkeys(("reference_wording", "hypothesis_wording"), _TEXTS),
-    **dict.fromkeys(("hypothesis_side_switches", "reference_side_switches"), _TEXTS),
+    **dict.fromkeys(
+        (
+            "reference_wording",
+            "hypothesis_wording",
+            "hypothesis_side_switches",
+            "reference_side_switches",
+        ),
+        _TEXTS,
+    ),
     **dict.fromkeys(("attributes", "chance_attributes"), pl.List(pl.Int64)),
-    **dict.fromkeys(("contradictions", "exact_positive", "copy_positive"), _TEXTS),
-    **dict.fromkeys(("prior_positive", "no_prior_positive"), _TEXTS),
-    **dict.fromkeys(("frontal_positive", "no_lateral_positive"), _TEXTS),
+    **dict.fromkeys(
+        (
+            "contradictions",
+            "exact_positive",
+            "copy_positive",
+            "prior_positive",
+            "no_prior_positive",
+            "frontal_positive",
+            "no_lateral_positive",
+        ),
+        _TEXTS,
+    ),
     **dict.fromkeys(("hypothesis_repetition", "reference_repetition"), pl.Float64()),
 }
 #: Columns that every ``cases.parquet`` has. ``anchor_*``: the generated commitment;
 #: ``reference_*``: the reference commitment.
 COLUMNS: dict[str, pl.DataType] = {
-    **dict.fromkeys(("record_id", "context", "study_id", "subject_id"), pl.String()),
-    **dict.fromkeys(("reference", "hypothesis", "findings_original"), pl.String()),
+    **dict.fromkeys(
+        (
+            "record_id",
+            "context",
+            "study_id",
+            "subject_id",
+            "reference",
+            "hypothesis",
+            "findings_original",
+        ),
+        pl.String(),
+    ),
     **dict.fromkeys(("reference_labels", "hypothesis_labels"), LABELS),
     **dict.fromkeys(("rougeL", "meteor"), pl.Float64()),
     "meteor_statistics": pl.List(pl.Float64),

@@ -63,20 +63,17 @@ def case_efficacy(
     or a control."""
     rule = CONVENTIONS[convention]
     counted = cases.filter(_counted(cases, rule))
-    truth, predicted = (present(labels_of(counted, side), rule) for side in ("reference", reports))
-    averages = {average: ratios(truth, predicted, average) for average in rule.averages}
+    rows = label_rows(counted, rule, reports)
+    averages = {average: ratios(rows, average) for average in rule.averages}
     values = {
         f"{name}_{average}": one for average, of in averages.items() for name, one in of.items()
     }
     return {"n": len(counted), **values}
 
 
-def ratios(
-    truth: np.ndarray, predicted: np.ndarray, average: Average = "micro"
-) -> dict[str, float | None]:
-    """Return precision, recall and F1 of two Boolean arrays ``[n, labels]``. Undefined values are
-    ``None``: a micro ratio without a denominator, or a weighted average if no label has weight."""
-    counts = label_counts(truth, predicted)
+def ratios(counts: np.ndarray, average: Average = "micro") -> dict[str, float | None]:
+    """Return precision, recall and F1 from :func:`label_counts`. Undefined values are ``None``: a
+    micro ratio without a denominator, or a weighted average if no label has weight."""
     # an average over records is one over labels, with the records in place of the labels
     sums = (
         counts.reshape(len(counts), 3, -1).sum(axis=2).T.ravel()
@@ -114,12 +111,11 @@ def label_counts(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     return np.concatenate([truth & predicted, predicted, truth], axis=1).astype(float)
 
 
-def label_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
+def label_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> np.ndarray:
     """Return the counts of each observation by case, ``[n, 3 * observations]``. Rows that the
     convention leaves out, in each context separately, are 0."""
-    rows = label_counts(
-        *(present(labels_of(cases, side), rule) for side in ("reference", "hypothesis"))
-    )
+    truth, predicted = (present(labels_of(cases, side), rule) for side in ("reference", reports))
+    rows = label_counts(truth, predicted)
     rows[~_counted(cases, rule)] = 0
     return rows
 

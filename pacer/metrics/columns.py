@@ -20,8 +20,8 @@ from pacer.metrics.options import Function
 
 #: Endings that mark the columns of controls.
 _OF_CONTROLS = ("_hypothesis", "_labels", "_unchanged")
-#: Names of a parameter for generated texts, without the s.
-_GENERATED = {"prediction", "hypothesi", "hypothese", "candidate", "hyp", "pred", "generation"}
+#: Names of a parameter for generated texts.
+_GENERATED = re.compile(r"(candidate|generation|hyp|pred|prediction)s?|hypothes[ei]s")
 #: The entry points by which an installed package offers metrics.
 ENTRY_POINTS = "pacer.scores"
 
@@ -84,7 +84,7 @@ def _check_order(name: str, function: Function) -> None:
         first = next(iter(signature(function).parameters), "")
     except (TypeError, ValueError):  # of a function in C
         return
-    if first.rstrip("s") in _GENERATED:
+    if _GENERATED.fullmatch(first):
         raise ConfigError(
             f"metrics: {name} takes {first} first, but is called with references, then reports; "
             "exchange its first two parameters"

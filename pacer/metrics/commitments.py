@@ -22,9 +22,8 @@ import polars as pl
 
 from pacer.commitments.anchor import FINDINGS, KINDS, Anchor, Attributes
 from pacer.commitments.attributes import sentence_attributes
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import availability
-from pacer.metrics.clinical import ratios
+from pacer.metrics.clinical import label_counts, ratios
 from pacer.metrics.ledger import attribute_counts, compared, listed_findings, read_findings
 
 #: Column of affirmed findings -> column of the texts in which the rules read them.
@@ -67,8 +66,9 @@ def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
         for there, chance in zip(positive.T[both], probability.T[both], strict=True)
     ]
     known = cases["threshold"].drop_nulls() if "threshold" in cases.columns else []
+    is_present = probability >= (known[0] if len(known) else 0.5)
     return {
-        "read_f1": ratios(positive, probability >= (known[0] if len(known) else 0.5))["f1"],
+        "read_f1": ratios(label_counts(positive, is_present))["f1"],
         "read_auroc": float(np.mean(areas)) if areas else None,
         "read_brier": float(np.square(probability - positive).mean()),
     }
@@ -180,12 +180,6 @@ REPORTS = {
     "_itself": "the previous report itself",
     "_united": "the union of the previous report and reports without it",
 }
-
-
-def affirmed(cases: pl.DataFrame, column: str) -> list[tuple[str, ...] | None]:
-    """Return the findings of a column of :data:`TEXTS`; None where there is no text."""
-    texts = cases[TEXTS[column]] if TEXTS[column] in cases.columns else [None] * len(cases)
-    return [None if text is None else extract_anchor(text).positive for text in texts]
 
 
 def list_rows(cases: pl.DataFrame, right: pl.Expr, stated: pl.Expr, wanted: pl.Expr) -> np.ndarray:

@@ -1,10 +1,10 @@
-"""The ledger of findings: what a text says of each finding, and whether the report is right about
-it.
+"""The ledger of findings: how the two texts of a case state each finding, and the verdict on the
+report.
 
 A mention is a place in a text that names a finding. The mentions of a text are grouped to one row
 for each finding that it states (:func:`read_findings`), and the rows of a reference and of a report
-are compared finding by finding (:func:`compared`). Everything that is said of single findings comes
-from these rows: scores, the table *By finding*, marks on pages, and the probe.
+are compared finding by finding (:func:`compared`). Everything about single findings comes from
+these rows: scores, the table *By finding*, marks on pages, and the probe.
 
 The verdict on a finding:
 
@@ -182,10 +182,12 @@ def _is_wrong(kind: str) -> pl.Expr:
 def anchors_of(cases: pl.DataFrame, side: str) -> list[Anchor | None]:
     """Return the findings that ``cases`` list for a ``side`` in ``{side}_positive`` and so on, with
     their attributes if they have any; None where there are no lists."""
-    names = [f"{side}_{name}" for name in (*POLARITIES, "attributes")]
-    lists = cases.select(name for name in names if name in cases.columns).rows()
-    keys = (*POLARITIES, "attributes")
-    return [None if row[0] is None else Anchor.of_lists(dict(zip(keys, row))) for row in lists]
+    names = {f"{side}_{name}": name for name in (*POLARITIES, "attributes")}
+    rows = cases.select(name for name in names if name in cases.columns).rename(names, strict=False)
+    return [
+        None if row["positive"] is None else Anchor.of_lists(row)
+        for row in rows.iter_rows(named=True)
+    ]
 
 
 def with_states_of(cases: pl.DataFrame, reference: pl.DataFrame) -> pl.DataFrame:

@@ -4,7 +4,7 @@ The texts are split at spaces only, without lower-casing or other tokenisation, 
 code. The paper uses "the repository evaluation implementation", against cleaned references
 (appendix "Clinical and Language Metrics"). BLEU is the corpus score with the closest reference
 length. ROUGE-L (beta 1.2) and CIDEr are means over rows. METEOR is its own corpus aggregate: its
-program (:mod:`pacer.backbones.meteor`) counts for each pair, and scores of pairs and of a corpus
+program (:mod:`pacer.metrics.meteor`) counts for each pair, and scores of pairs and of a corpus
 are functions of these counts and their sums.
 """
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.backbones.meteor import COUNTS
+from pacer.metrics.meteor import COUNTS
 
 #: White space other than spaces.
 _BREAK = re.compile(r"[^\S ]")
@@ -103,9 +103,9 @@ class _Ngrams(NamedTuple):
 class _NumberedWords:
     """Pairs of texts whose words are numbers; ``lengths`` ``[n, 2]``.
 
-    An n-gram is one number whose digits are words. With up to 55,000 different words, different
-    n-grams have different numbers. With more, the numbers are cut to 63 bits, and two of ten
-    million 4-grams are taken for one with a probability below 1 in 100,000.
+    An n-gram is one number whose digits are words; to count it in each pair, the pair is one more
+    digit. Numbers beyond 64 bits are cut, so two n-grams can be taken for one: among ten million,
+    with a probability below 1 in 100,000.
     """
 
     def __init__(self, references: Iterable[str], hypotheses: Iterable[str]):
@@ -117,29 +117,32 @@ class _NumberedWords:
                 words.extend(map(numbers.__getitem__, text.split()))
                 ends.append(len(words))
             lengths.append(np.diff(ends))
-        self._base = np.uint64(len(numbers) | 1)  # odd, so that no word is cut off
+        self._base = np.array(len(numbers) | 1, dtype=np.uint64)  # odd, so that no word is cut off
         self.lengths = np.stack(lengths, axis=1)
 
-    def ngrams(self, order: int) -> Iterator[_Ngrams]:
-        """Yield the n-grams with ``order`` words, for some pairs at a time."""
-        ends = np.cumsum(np.insert(self.lengths, 0, 0, axis=0), axis=0)
+    def ngrams(self, order: int, sides: int = 2) -> Iterator[_Ngrams]:
+        """Yield the n-grams with ``order`` words, for some pairs at a time; those of the references
+        alone if ``sides`` is 1."""
+        lengths = self.lengths[:, :sides]
+        ends = np.cumsum(np.insert(lengths, 0, 0, axis=0), axis=0)
         part = ends[1:].sum(axis=1) // _WORDS_AT_A_TIME
         for first, last in pairwise([0, *np.flatnonzero(np.diff(part)) + 1, len(part)]):
             pairs = last - first  # their references, then their hypotheses
-            text = np.repeat(np.arange(2 * pairs), self.lengths[first:last].T.ravel())
-            spans = zip(self._sides, ends[first], ends[last], strict=True)
+            text = np.repeat(np.arange(sides * pairs), lengths[first:last].T.ravel())
+            spans = zip(self._sides, ends[first], ends[last], strict=False)
             words = np.concatenate([side[start:end] for side, start, end in spans], dtype=np.uint64)
             ngrams = words
             for place in range(1, order):
                 ngrams = ngrams[:-1] * self._base + words[place:]
             begins = np.flatnonzero(text[: len(ngrams)] == text[order - 1 :])
             side, pair = np.divmod(text[begins], pairs)
-            known, place = np.unique(ngrams[begins], return_inverse=True)
-            cells, cell = np.unique(pair * len(known) + place, return_inverse=True)
-            counts = np.bincount(cell + side * len(cells), minlength=2 * len(cells))
-            pair, place = np.divmod(cells, max(len(known), 1))
-            reference, hypothesis = counts.reshape(2, -1)
-            yield _Ngrams(first + pair, known[place], reference, hypothesis)
+            in_pairs = ngrams[begins] + pair.astype(np.uint64) * self._base**order
+            place = np.argsort(in_pairs)
+            starts = np.flatnonzero(np.diff(in_pairs[place], prepend=~in_pairs[place[:1]]))
+            hypothesis = np.add.reduceat(side[place], starts)
+            both = np.diff(starts, append=len(place))
+            cells = place[starts]
+            yield _Ngrams(first + pair[cells], ngrams[begins[cells]], both - hypothesis, hypothesis)
 
 
 def cider(cases: pl.DataFrame) -> float | None:
@@ -164,7 +167,7 @@ def _similarity(texts: _NumberedWords, order: int) -> np.ndarray:
     """Return the cosine of the n-grams of each pair, weighted by how rare they are in references,
     with the counts of the hypothesis cut to those of the reference."""
     pairs = len(texts.lengths)
-    known = [ngrams.words[ngrams.reference > 0] for ngrams in texts.ngrams(order)]
+    known = [ngrams.words for ngrams in texts.ngrams(order, sides=1)]
     repeated, frequency = np.unique(np.concatenate(known), return_counts=True)
     # all others have the weight of an n-gram in one reference
     repeated = np.append(repeated[frequency > 1], _NO_NGRAM)
@@ -181,7 +184,7 @@ def _similarity(texts: _NumberedWords, order: int) -> np.ndarray:
     return np.divide(sums[0], norms, out=sums[0], where=norms != 0)
 
 
-def bleu_statistics(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:
+def bleu_statistics(references: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
     """Return BLEU statistics ``[n, 10]`` as pycocoevalcap counts them: matched 1- to 4-grams, 1- to
     4-grams of the hypothesis, and the lengths of hypothesis and reference."""
     texts = _NumberedWords(references, hypotheses)

@@ -28,7 +28,7 @@ _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)|[^\W\d_],|\S,(\s|$)"
 _SPACES = r"\S {2,}\S|^ +[^\s.].*$|^.*\S +$"
 #: A bullet of a list, which no cleaner removes.
 _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
-#: What to do if ids are repeated, are not those of references, or are missing.
+#: Remedies for ids that are repeated, are not those of references, or are missing.
 _SELECT = "select references (in Python by split and context of pacer.score)"
 _REPEATED = (
     f"keep one row for each id: {_SELECT}, and write one file for each system or further set of "
@@ -43,7 +43,7 @@ _MISSING = (
     "as empty"
 )
 #: Columns of predictions that other systems do not provide.
-_NOT_SAID = (
+_NOT_PROVIDED = (
     "anchor_positive",
     "anchor_negative",
     "anchor_uncertain",
@@ -66,8 +66,6 @@ def pair_reports(
         counts["left_out_references"] = left_out
     if options.deduplicate:
         reports = list(map(without_repeats, reports))
-    clean = CLEANERS.get(options.clean_references, str)
-    clean_report = CLEANERS.get(options.clean_hypotheses, str)
     cases = pairs.select(
         pl.col("id").alias("record_id"),
         pl.Series("context", _contexts(pairs, references, options)),
@@ -76,11 +74,11 @@ def pair_reports(
         "findings_original",
         "view",
         "prior_report",
-        pl.Series("report", [clean(text) for text in pairs["text"]]),
+        _cleaned(pairs["text"], options.clean_references).alias("report"),
         pl.coalesce("report_raw", "text").alias("report_raw"),
-        pl.Series("hypothesis", [clean_report(text) if text.strip() else text for text in reports]),
+        _cleaned(pl.Series("hypothesis", reports), options.clean_hypotheses),
         pl.lit(False).alias("fallback"),
-    ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_SAID)
+    ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_PROVIDED)
     return cases, counts | _counts_after_cleaning(cases)
 
 
@@ -141,21 +139,21 @@ def _counts_before_cleaning(
         residue = int(pairs[column].str.contains(ANY_RESIDUE).sum())
         if residue:
             counts[f"residue_{side}"] = residue
-    ids: dict[str, list[str]] = {"absent": [], "prompt": [], "blank": []}
-    rows = zip(pairs["id"], pairs["hypothesis"], extracted, reports, strict=True)
-    for key, given, text, report in rows:
-        if given is None:
-            ids["absent"].append(key)
-        elif not text:
-            ids["blank"].append(key)
-        if text != report:
-            ids["prompt"].append(key)
-            counts["only_prompt_hypotheses"] = counts.get("only_prompt_hypotheses", 0) + (
-                0 if report else 1
-            )
-    for name, found in ids.items():
-        if found:
-            counts[f"{name}_hypotheses"] = f"{len(found)} ({format_ids(found)})"
+    has_prompt, is_absent = pl.col("extracted") != pl.col("report"), pl.col("hypothesis").is_null()
+    rows = pairs.select(
+        "id", "hypothesis", extracted=pl.Series(extracted), report=pl.Series(reports)
+    )
+    prompted = rows.filter(has_prompt)
+    if len(prompted):
+        counts["only_prompt_hypotheses"] = int((prompted["report"] == "").sum())
+    found = {
+        "absent": rows.filter(is_absent),
+        "prompt": prompted,
+        "blank": rows.filter(~is_absent, pl.col("extracted") == ""),
+    }
+    for name, chosen in found.items():
+        if len(chosen):
+            counts[f"{name}_hypotheses"] = f"{len(chosen)} ({format_ids(chosen['id'].to_list())})"
     return counts
 
 
@@ -221,7 +219,7 @@ def _bare(key: str) -> str:
 def _check_other_columns(
     expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports
 ) -> None:
-    """Refuse pairs of rows that further columns say are of different cases: columns of ids with the
+    """Refuse pairs of rows that are of different cases by other columns: columns of ids with the
     same name, or two columns, of the same name or each in one file only, that hold the same
     distinct values in another order. If the columns of the pairing differ in name, they are
     compared with further columns, too."""
@@ -230,7 +228,7 @@ def _check_other_columns(
         offered.rename("given {}".format), left_on="id", right_on="given id", coalesce=False
     )
     distinct = {column.name: set(column) for column in pairs if column.n_unique() == len(pairs)}
-    numbers = set(map(str, range(len(pairs) + 1)))  # of the rows: these say nothing
+    numbers = set(map(str, range(len(pairs) + 1)))  # row numbers identify no case
     first, second = (
         {name.lower(): name for name in rows.columns if ALSO in name}
         for rows in (expected, offered)
@@ -268,6 +266,14 @@ def _contexts(cases: pl.DataFrame, references: Reports, options: Pairing) -> lis
             f"{references.path}: column `context` must be one of {', '.join(CONTEXTS)} in every row"
         )
     return [UNKNOWN] * len(cases)
+
+
+def _cleaned(texts: pl.Series, cleaner: str) -> pl.Series:
+    """Return texts after a cleaner, but for those without one and those that are blank."""
+    if cleaner == "none":
+        return texts
+    clean = CLEANERS[cleaner]
+    return pl.Series(texts.name, [clean(text) if text.strip() else text for text in texts])
 
 
 def _extracted(text: str, options: Pairing) -> str:

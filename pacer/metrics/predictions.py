@@ -66,7 +66,7 @@ def _complete(findings: dict[str, Chance]) -> dict[str, Chance]:
 
 
 class Prediction(BaseModel, strict=True):
-    """What is used of a line of predictions; missing fields are None. ``findings``: chances."""
+    """The fields of a line of predictions that are used; missing fields are None."""
 
     record_id: str
     report: str
@@ -82,16 +82,17 @@ def read_predictions(path: Path, record_ids: Sequence[str]) -> pl.DataFrame:
     or has one of the wrong type, or ids do not pair."""
     lines = [_prediction(row, f"{path}, line {number}") for number, row in numbered_jsonl(path)]
     check_pairs(record_ids, [line.record_id for line in lines], "the records", str(path))
-    rows: dict[str, dict[str, Any]] = {}
-    for line in lines:
+    line_of = {line.record_id: line for line in lines}
+    rows = []
+    for line in map(line_of.__getitem__, record_ids):
         row: dict[str, Any] = {"record_id": line.record_id, "hypothesis": line.report}
         row |= {f"anchor_{name}": of_kind for name, of_kind in (line.anchor or {}).items()}
         row |= {"gate": line.gate, "fallback": bool(line.fallback)}
         if line.findings is not None:
             for what in ("present", "absent"):
                 row[what] = [getattr(line.findings[finding], what) for finding in FINDINGS]
-        rows[line.record_id] = row
-    return pl.DataFrame([rows[key] for key in record_ids], schema=PREDICTIONS)
+        rows.append(row)
+    return pl.DataFrame(rows, PREDICTIONS)
 
 
 def _prediction(row: Any, place: str) -> Prediction:

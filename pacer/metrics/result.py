@@ -11,6 +11,7 @@ import hashlib
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Self
@@ -38,13 +39,13 @@ _RUN = "run"
 class Result:
     """The result of scoring one system. ``scores``: context (``all`` unless the references name the
     four) -> score -> number. ``cases``: one row per case. ``signature``: what each number means and
-    was computed from. ``findings``: one row per finding that the reference or the report of a case
-    states, with the verdict on it (:mod:`pacer.metrics.ledger`)."""
+    was computed from. ``ledger``: the findings, which take several times the memory of the cases
+    once they are collected."""
 
     scores: dict[str, dict[str, Any]]
     cases: pl.DataFrame
     signature: Signature
-    findings: pl.DataFrame
+    ledger: pl.LazyFrame
 
     @classmethod
     def signed(
@@ -52,7 +53,7 @@ class Result:
         scores: dict[str, Any],
         cases: pl.DataFrame,
         signature: Signature,
-        findings: pl.DataFrame,
+        ledger: pl.LazyFrame,
     ) -> Self:
         """Return a result with its id and the hash of its scores in the signature."""
         with TemporaryFile() as file:  # in memory it would take the place of the cases once more
@@ -61,7 +62,7 @@ class Result:
             rows = hashlib.file_digest(file, "sha256").hexdigest()
         signature = replace(signature, run=None, scores_hash=hash_json(scores))
         run = hash_json([rows, signature.content()])[:16]
-        return cls(scores, cases, replace(signature, run=run), findings)
+        return cls(scores, cases, replace(signature, run=run), ledger)
 
     @classmethod
     def read(cls, folder: str | Path, *, whole: bool = True) -> Self:
@@ -81,18 +82,24 @@ class Result:
         for name, of_run in ((CASES, run), (FINDINGS, same)):
             if of_run != signature.run:
                 raise _unlike(inside, name)
-        return cls(scores, cases, signature, findings)
+        return cls(scores, cases, signature, findings.lazy())
 
     def write(self, out: Path) -> None:
         """Write the files; a folder with nothing else is replaced in one step, else the signature
         is last."""
         metadata = {_RUN: self.signature.run or ""}
         with atomic_directory(out) if _is_for_results(out) else nullcontext(out) as folder:
-            for name, table in ((FINDINGS, self.findings), (CASES, self.cases)):
+            for name, table in ((FINDINGS, self.ledger), (CASES, self.cases.lazy())):
                 with atomic_path(folder / name) as temporary:
-                    table.write_parquet(temporary, metadata=metadata)
+                    table.sink_parquet(temporary, metadata=metadata)
             write_json(folder / SCORES, self.scores)
             write_json(folder / SIGNATURE, self.signature.content())
+
+    @cached_property
+    def findings(self) -> pl.DataFrame:
+        """One row per finding that the reference or the report of a case states, with the verdict
+        on it (:mod:`pacer.metrics.ledger`)."""
+        return self.ledger.collect()
 
     @property
     def convention(self) -> str:
@@ -102,17 +109,10 @@ class Result:
 
 def read_scores(folder: Path) -> tuple[dict[str, Any], Signature]:
     """Read ``scores.json`` and ``signature.json``; raises a DataError as :meth:`Result.read`."""
-    return scores_of(folder, *(read_json(folder / name) for name in (SCORES, SIGNATURE)))
-
-
-def scores_of(
-    place: Any, scores: dict[str, Any], signature: dict[str, Any]
-) -> tuple[dict[str, Any], Signature]:
-    """Return the same from the content of the two files at a ``place``."""
-    signed = Signature.of(signature)
-    if signed.scores_hash not in (None, hash_json(scores)):  # versions without an id wrote none
-        raise _unlike(place, SCORES)
-    return scores, signed
+    scores, signature = read_json(folder / SCORES), Signature.read(folder / SIGNATURE)
+    if signature.scores_hash not in (None, hash_json(scores)):  # versions without an id wrote none
+        raise _unlike(folder, SCORES)
+    return scores, signature
 
 
 def _read_table(path: Path, given: Path) -> tuple[pl.DataFrame, str | None]:
@@ -141,7 +141,7 @@ def _is_for_results(out: Path) -> bool:
     return names <= known and os.access(parent_folder, os.W_OK)
 
 
-def _unlike(place: Any, name: str) -> DataError:
+def _unlike(place: Path, name: str) -> DataError:
     return DataError(
         f"{place}: {name} and {SIGNATURE} come from different runs, or one of the files was "
         "changed; score again, or run `dvc checkout`"

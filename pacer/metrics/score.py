@@ -32,6 +32,7 @@ from pacer.metrics.clinical import (
     RATIOS,
     case_efficacy,
     defined,
+    label_counts,
     plain_mean,
     ratios,
 )
@@ -68,7 +69,7 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
     """
     check_keys(options.without)
     threshold = Decoding.of(origin.manifest).threshold
-    annotated = annotate(cases, options, threshold, reserved=SCORE_OF)
+    annotated = annotate(cases, options, threshold)
     left_out = dict.fromkeys(options.without, EXCLUDED) | annotated.failed
     convention, own = options.settings.convention, annotated.own.columns
     against = {
@@ -88,7 +89,7 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
         with_mean(scores, own) | _further_scores(contexts, annotated.cases, options),
         case_table(annotated.cases, own),
         build_signature(annotated, contexts, options, origin, meanings, left_out),
-        annotated.findings.collect(),
+        annotated.findings,
     )
 
 
@@ -153,10 +154,7 @@ def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     attributes = true_attribute_counts(cases)
     for kind in KINDS:
         scores[f"attributes_{kind}"] = defined(attribute_share(attributes, kind))
-    labelled = {
-        column.removesuffix("_labels") for column in cases.columns if column.endswith("_labels")
-    }
-    for control in sorted(labelled - {"hypothesis", "reference"}):
+    for control in sorted(controls_of(cases)):
         if not cases[f"{control}_labels"].null_count():
             scores[f"{control}_f1"] = plain_mean([_f1(part, control) for part in contexts.values()])
     return scores
@@ -167,7 +165,7 @@ def _f1(cases: pl.DataFrame, reports: str) -> float | None:
     findings."""
     columns = [OBSERVATIONS.index(OBSERVATION_OF[finding]) for finding in FINDINGS]
     stated = np.isin(labels_of(cases, reports)[:, columns], (POSITIVE, UNCERTAIN))
-    return ratios(lists(cases, "truth"), stated)["f1"]
+    return ratios(label_counts(lists(cases, "truth"), stated))["f1"]
 
 
 def build_signature(

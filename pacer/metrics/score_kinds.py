@@ -1,5 +1,5 @@
-"""What a score is: its row in the registry, how it is computed from cases, and from sums over
-cases."""
+"""The type of a score: its row in the registry, and how it is computed from cases or from sums
+over cases."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,8 +21,7 @@ Rows = Callable[[pl.DataFrame, Convention], np.ndarray]
 
 @dataclass(frozen=True)
 class Context:
-    """What the scores of a context are computed from; ``originals``: its cases with original
-    findings, if any."""
+    """The cases of a context; ``originals``: those with original findings, if any."""
 
     cases: pl.DataFrame
     convention: str
@@ -119,20 +118,13 @@ def by_case(
 ) -> Score:
     """Return a score that is the mean of ``value`` over the cases that have one, if any; with an
     interval it is tested."""
-    columns = value.meta.root_names()
 
-    def numbers(cases: pl.DataFrame) -> np.ndarray:
-        known = all(name in cases.columns for name in columns)
-        return (
-            cases.select(value.cast(pl.Float64)).to_series().to_numpy()
-            if known
-            else np.full(len(cases), np.nan)
-        )
+    def rows(cases: pl.DataFrame, _: Convention) -> np.ndarray:
+        return mean_rows(cases.select(value.cast(pl.Float64)).to_series().to_numpy())
 
-    sums = Sums(
-        lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums), counted=(1,)
-    )
-    further |= {"better": better, "needs": columns[0], "omit_if_undefined": True}
+    sums = Sums(rows, lambda sums, _: mean(sums), counted=(1,))
+    needs = value.meta.root_names()[0]
+    further |= {"better": better, "needs": needs, "omit_if_undefined": True}
     further |= dict.fromkeys(("interval", "tested"), interval)
     return Score(key, title, meaning, sums, **further)
 

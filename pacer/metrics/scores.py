@@ -1,5 +1,4 @@
-"""The registry of scores: one row a score. All that is known of a score beyond its row is how its
-module computes it.
+"""The registry of scores: one row for each. The modules that it imports compute them.
 
 The scores of a context, intervals, comparisons, studies, tables, the page, ``signature.json`` and
 the table in ``docs/evaluation.md`` read it. A new score is a row of :data:`SCORES`, with its
@@ -9,6 +8,7 @@ the cases that it needs is added by :mod:`pacer.metrics.annotate`.
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -37,11 +37,11 @@ from pacer.metrics.score_kinds import (
 )
 
 #: Whether the context of a case has no previous report: nothing can be "unchanged" there, so such
-#: wording is invented. For reports of an unknown context it is not known what the model was given.
+#: wording is invented. Reports of an unknown context may have had one.
 _WITHOUT_PRIOR = pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])
 _EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"
-_OF_REPORT = (
+_POLARITY = (
     "findings that the rules read in the report, against the reference commitment, over all records"
 )
 _OF_ANCHOR = (
@@ -108,10 +108,6 @@ def _reading(key: str) -> Callable[[Context], Numbers]:
     }
 
 
-def _ratio(ratio: str) -> Sums:
-    return Sums(label_rows, lambda sums, rule: averaged(sums, ratio, rule.averages[0]))
-
-
 def _listed(
     stated: pl.Expr,
     wanted: pl.Expr,
@@ -132,8 +128,32 @@ def _polarity(polarity: str, side: str) -> Sums:
     return _listed(pl.col(f"{side}_{polarity}"), pl.col(f"reference_{polarity}"))
 
 
+def _of_report(polarity: str, *, tested: bool) -> Score:
+    return Score(
+        key=f"report_{polarity}_f1",
+        title=f"{polarity.capitalize()} F1",
+        meaning=_POLARITY,
+        sums=_polarity(polarity, "report"),
+        place="contents",
+        interval=tested,
+        tested=tested,
+    )
+
+
+def _of_labels(ratio: Ratio, title: str, **further: Any) -> Score:
+    return Score(
+        key=ratio,
+        title=title,
+        meaning=_EFFICACY,
+        sums=Sums(label_rows, lambda sums, rule: averaged(sums, ratio, rule.averages[0])),
+        place="scores",
+        needs="hypothesis_labels",
+        **further,
+    )
+
+
 def _bleu_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
-    return bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list())
+    return bleu_statistics(cases["reference"], cases["hypothesis"])
 
 
 def _bleu(order: int) -> Score:
@@ -252,54 +272,14 @@ _CIDER = Score(
     compute=lambda context: {"cider": cider(context.cases)},
     place="scores",
 )
-#: The scores of words in common.
-LANGUAGE = (_BLEU_1, _BLEU_2, _BLEU_3, _BLEU_4, _ROUGE, _METEOR, _CIDER)
 _REPORT, _REFERENCE = pl.col("report_positive"), pl.col("reference_positive")
 
 SCORES: tuple[Score, ...] = (
-    Score(
-        key="precision",
-        title="P",
-        meaning=_EFFICACY,
-        sums=_ratio("precision"),
-        place="scores",
-        needs="hypothesis_labels",
-    ),
-    Score(
-        key="recall",
-        title="R",
-        meaning=_EFFICACY,
-        sums=_ratio("recall"),
-        place="scores",
-        needs="hypothesis_labels",
-    ),
-    Score(
-        key="f1",
-        title="F1",
-        meaning=_EFFICACY,
-        sums=_ratio("f1"),
-        place="scores",
-        tested=True,
-        needs="hypothesis_labels",
-        beside="CE F1",
-        short="F1",
-    ),
-    Score(
-        key="report_positive_f1",
-        title="Positive F1",
-        meaning=_OF_REPORT,
-        sums=_polarity("positive", "report"),
-        place="contents",
-        tested=True,
-    ),
-    Score(
-        key="report_negative_f1",
-        title="Negative F1",
-        meaning=_OF_REPORT,
-        sums=_polarity("negative", "report"),
-        place="contents",
-        tested=True,
-    ),
+    _of_labels("precision", "P"),
+    _of_labels("recall", "R"),
+    _of_labels("f1", "F1", tested=True, beside="CE F1", short="F1"),
+    _of_report("positive", tested=True),
+    _of_report("negative", tested=True),
     Score(
         key="exact_f1",
         title="Exact F1",
@@ -321,14 +301,7 @@ SCORES: tuple[Score, ...] = (
     _original(_BLEU_4),
     _original(_ROUGE),
     _of_originals(_COUNT, meaning="records with original findings"),
-    Score(
-        key="report_uncertain_f1",
-        title="Uncertain F1",
-        meaning=_OF_REPORT,
-        sums=_polarity("uncertain", "report"),
-        place="contents",
-        interval=False,
-    ),
+    _of_report("uncertain", tested=False),
     by_case(
         "prior_wording_rate", "Compares", _has("hypothesis_wording"), _COMPARES, place="contents"
     ),

@@ -1,5 +1,4 @@
-"""``signature.json``, which defines every number of a result, and what is said of how reports were
-read.
+"""``signature.json``, which defines every number of a result, and notes on how reports were read.
 
 Two results can be compared if their signatures agree in everything but the predictions.
 """
@@ -12,7 +11,7 @@ from typing import Any, Self
 
 from pacer.core.io import read_json
 
-#: The reason why a score is left out that the user did not want.
+#: Why a score is left out that the user excluded.
 EXCLUDED = "excluded on request"
 
 
@@ -40,7 +39,7 @@ class Decoding:
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any] | None) -> Self:
-        """Return what the manifest of predictions says."""
+        """Return the settings in the manifest of predictions."""
         known = (manifest or {}).get("settings") or {}
         return cls(**{name: known[name] for name in cls.__dataclass_fields__ if name in known})
 
@@ -124,7 +123,7 @@ def version_of(package: str) -> str | None:
         return None
 
 
-#: What is said of a side's texts, if there are some.
+#: Notes on the texts of one side, by the name of their count.
 _SIDE_NOTES = {
     "residue": "contain residue of other formats (&lt; _x000D_ <br/>, soft hyphens, a written "
     "\\n), which is scored as "
@@ -138,7 +137,7 @@ _SIDE_NOTES = {
     "leave some, as published)",
     "bulleted": "have bullets (- or •), which count as words; remove them",
 }
-#: What is said of a count in the protocol, if there is one.
+#: Notes on the counts in the protocol; a count of 0 has no note.
 _NOTES = {
     "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; check that "
     "their column is right",

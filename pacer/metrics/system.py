@@ -18,8 +18,8 @@ from pacer.metrics.statistics.intervals import (
     warnings,
 )
 
-#: A ceiling below this is reported.
-_HIGH = 0.99
+#: Ceilings from here on are not reported.
+_FULL = 0.99
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,7 +30,7 @@ class Scores(Result, Displayed):
     @classmethod
     def of(cls, result: Result) -> Self:
         """Return a result as it is shown."""
-        return cls(result.scores, result.cases, result.signature, result.findings)
+        return cls(result.scores, result.cases, result.signature, result.ledger)
 
     def table(self) -> Table:
         """Return the scores by context."""
@@ -87,7 +87,7 @@ def ceiling_notes(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
     low = [
         f"{row_name(name)} {value:.3f}"
         for name, value in ceilings.items()
-        if value is not None and value < _HIGH
+        if value is not None and value < _FULL
     ]
     if not low:
         return []

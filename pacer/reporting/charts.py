@@ -16,7 +16,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from pacer.metrics.commitments import REPORTS, SOURCE_KINDS
 from pacer.metrics.statistics.halves import Interval
-from pacer.metrics.statistics.intervals import Reliability
+from pacer.reporting.breakdowns import Reliability
 
 _STYLE_SHEET = Path(__file__).parent / "templates" / "style.css"
 _STYLES_OF_LIGHT_PAGE, _, _ = _STYLE_SHEET.read_text(encoding="utf-8").partition("@media")

@@ -6,7 +6,8 @@ sentence and their course, or else by its rule and direction.
 
 The mark of a mention follows from the verdict on its finding (:mod:`pacer.metrics.ledger`):
 
-- **matching**: the verdict is correct, or something is only left out;
+- **matching**: the verdict is correct, or only the course differs or something is left out, which
+  the tooltip names;
 - **wrong side** or **other severity**: the texts contradict each other in this;
 - **less certain**: only one of the texts is uncertain;
 - **opposite**: one text affirms the finding and the other denies it;
@@ -290,12 +291,11 @@ def _mark(row: Row | None, text: str, is_reference: bool) -> tuple[str, str]:
         return "less-certain", ""
     side = _difference(row, "side", text, is_reference)
     severity = _difference(row, "severity", text, is_reference)
-    mark = "matching"
     if side:
-        mark = "wrong-side"
-    elif severity:
-        mark = "other-severity"
-    return mark, _joined((side, severity))
+        return "wrong-side", _joined((side, severity))
+    if severity:
+        return "other-severity", severity
+    return "matching", f"partly: {' and '.join(row['wrong'])}" if row["wrong"] else ""
 
 
 def _difference(row: Row, kind: str, text: str, is_reference: bool) -> str:

@@ -18,7 +18,8 @@ from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import scores_at
 from pacer.metrics.signature import Decoding, Signature
 from pacer.metrics.statistics.halves import PERCENT, Interval
-from pacer.metrics.statistics.intervals import GroupScore, Intervals, LabelScores
+from pacer.metrics.statistics.intervals import Intervals
+from pacer.reporting.breakdowns import GroupScore, LabelScores
 
 CONTROLS = {
     "another_patient": "Another patient's sources",
@@ -254,9 +255,10 @@ def _clinical(signature: Signature) -> dict[str, Any]:
     }
 
 
-def doubt_note(findings: pl.DataFrame) -> str | None:
+def doubt_note(ledger: pl.LazyFrame) -> str | None:
     """Return a note on the effect of doubtful findings: their share, and Positive F1 without them.
     None if there are no doubtful findings."""
+    findings = ledger.select("reference_state", "report_state", "doubtful").collect()
     count = int(findings["doubtful"].sum())
     if not count:
         return None

@@ -18,12 +18,12 @@ from transformers import BertConfig, BertModel
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.core.io import read_json
 from pacer.metrics import annotate
-from pacer.metrics.annotate import read_pairs
 from pacer.metrics.cases import contexts_of
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy
 from pacer.metrics.nlg import meteor_columns
 from pacer.metrics.options import Scoring
 from pacer.metrics.predictions import read_cases
+from pacer.metrics.reading import read_pairs
 from pacer.metrics.score import score_cases
 from pacer.metrics.signature import Origin
 

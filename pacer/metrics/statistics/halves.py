@@ -259,46 +259,36 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else adjusted[p] for p in values]
 
 
-class _Stack:
-    """The rows of all scores side by side, ``rows`` ``[units, k]``; those of scores that hold the
-    same array once::
-
-    precision, recall, f1     bleu1 to bleu4
-    columns 0 to 41           columns 42 to 51
-    """
-
-    def __init__(self, scores: Mapping[Key, Summed]):
-        self.scores = scores
-        self._tables = {id(one.rows): one.rows for one in scores.values()}
-        self.rows = np.concatenate(list(self._tables.values()), axis=1)
-
-    def __call__(self, sums: np.ndarray) -> dict[Key, np.ndarray]:
-        """Map sums ``[..., k]`` to scores ``[...]``."""
-        edges = np.cumsum([rows.shape[1] for rows in self._tables.values()])
-        parts = dict(zip(self._tables, np.split(sums, edges[:-1], axis=-1), strict=True))
-        return {key: one.score(parts[id(one.rows)]) for key, one in self.scores.items()}
-
-
 def _scored(
     runs: Sequence[Mapping[Key, Summed]], resamples: int, seed: int
 ) -> tuple[list[dict[Key, np.ndarray]], list[dict[Key, np.ndarray]]]:
     """Return the scores of each run over all units, and in both halves of as many random splits,
     the same for every run."""
-    draw, stacks = np.random.default_rng(seed), [_Stack(run) for run in runs]
+    draw, units = np.random.default_rng(seed), len(next(iter(runs[0].values())).rows)
     parts: list[list[dict[Key, np.ndarray]]] = [[] for _ in runs]
     for start in range(0, resamples, _CHUNK):
-        size = (min(_CHUNK, resamples - start), len(stacks[0].rows))
+        size = (min(_CHUNK, resamples - start), units)
         in_half = draw.integers(0, 2, size=size).astype(float)
         # not the total minus one half: rounding would leave something of what sums to nothing
         both = np.concatenate([in_half, 1 - in_half])
-        for stack, scored in zip(stacks, parts, strict=True):
-            scored.append(stack(both @ stack.rows))
-    totals = [stack(stack.rows.sum(axis=0)) for stack in stacks]
+        for run, scored in zip(runs, parts, strict=True):
+            scored.append(_scores_of(run, both.__matmul__))
+    totals = [_scores_of(run, lambda rows: rows.sum(axis=0)) for run in runs]
     halves = [
         {key: np.concatenate([part[key] for part in scored]) for key in run}
         for run, scored in zip(runs, parts, strict=True)
     ]
     return totals, halves
+
+
+def _scores_of(
+    run: Mapping[Key, Summed], add: Callable[[np.ndarray], np.ndarray]
+) -> dict[Key, np.ndarray]:
+    """Return scores ``[...]`` of the sums ``[..., k]`` that ``add`` makes of rows, once for scores
+    that hold the same array."""
+    tables = {id(one.rows): one.rows for one in run.values()}
+    sums = {name: add(rows) for name, rows in tables.items()}
+    return {key: one.score(sums[id(one.rows)]) for key, one in run.items()}
 
 
 def _with_mean(values: dict[Key, np.ndarray]) -> dict[Key, np.ndarray]:

@@ -1,24 +1,18 @@
-"""Scores of ``cases.parquet`` as sums over its rows, by context and patient, and their intervals.
-
-Also F1 of groups of records (which are reported worse?), the reliability of the probabilities of
-findings (is what is stated with 70% there in 70 of 100 cases?), and checks of whether a model uses
-its sources.
-"""
+"""Scores of ``cases.parquet`` as sums over its rows, by context and patient, their intervals, and
+what to check before trusting them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.data.exchange import exchange
-from pacer.metrics.cases import MEAN, UNKNOWN, by_context, contexts_of, is_labelled
-from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, defined, label_rows
-from pacer.metrics.commitments import REPORTS, cells
-from pacer.metrics.score_kinds import Score, mean, mean_rows
+from pacer.metrics.cases import MEAN, UNKNOWN, by_context, contexts_of
+from pacer.metrics.clinical import CONVENTIONS
+from pacer.metrics.commitments import REPORTS
+from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import score_of, summed_scores
 from pacer.metrics.statistics.halves import (
     Difference,
@@ -32,11 +26,7 @@ from pacer.metrics.statistics.halves import (
 
 #: Units that may be split into halves, the coarsest first, with their names in tables.
 UNITS = {"subject": "patients", "study": "examinations", "record": "records"}
-#: Row name for the records of all contexts together.
-POOLED = "pooled"
-#: Bins of a reliability curve, with equal numbers of cells.
-BINS = 10
-#: What is said of a share, and when, given it and that of the references.
+#: Warnings about a share, each with its condition on the share and that of the references.
 _BESIDE_REFERENCES: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "most_frequent_share": (
         "Many reports are identical",
@@ -70,19 +60,6 @@ class Intervals:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class LabelScores:
-    """One observation: the number of records with it in the reference and in the report; precision,
-    recall and F1 with intervals over all contexts together; and F1 in each context (None:
-    undefined)."""
-
-    name: str
-    present: int
-    predicted: int
-    scores: dict[str, Interval]
-    f1: dict[str, float | None]
-
-
 def score_intervals(
     cases: pl.DataFrame, convention: str, resamples: int = 10_000, columns: Sequence[str] = ()
 ) -> Intervals:
@@ -93,32 +70,6 @@ def score_intervals(
     if len(scores) == 1 and UNKNOWN not in scores:  # the only context is the mean
         scores[MEAN] = next(iter(scores.values()))
     return Intervals(scores, units.name, units.count, resamples, units.note)
-
-
-def label_intervals(
-    cases: pl.DataFrame, convention: str, resamples: int = 10_000
-) -> list[LabelScores]:
-    """Return every observation of the convention, sorted by its number of references, most
-    first."""
-    rule = CONVENTIONS[convention]
-    units = units_of(cases)
-    rows = label_rows(cases, rule).reshape(len(cases), 3, -1)
-    contexts = {
-        context: rows[(cases["context"] == context).to_numpy()].sum(axis=0)
-        for context in contexts_of(cases)
-    }
-    summed: dict[Key, Summed] = {}
-    for column, name in enumerate(rule.observations):
-        table = by_unit(rows[:, :, column], units.codes, units.count)
-        for ratio in RATIOS:
-            summed[name, ratio] = Summed(table, partial(averaged, ratio=ratio), (1, 2))
-    estimates = intervals(summed, resamples)
-    labels = []
-    for column, name in enumerate(rule.observations):
-        _, predicted, present = rows[:, :, column].sum(axis=0)
-        f1 = {name: defined(averaged(sums[:, column], "f1")) for name, sums in contexts.items()}
-        labels.append(LabelScores(name, int(present), int(predicted), estimates[name], f1))
-    return sorted(labels, key=lambda label: -label.present)
 
 
 class Units(NamedTuple):
@@ -179,82 +130,16 @@ def context_sums(
     return found
 
 
-class GroupScore(NamedTuple):
-    """F1 of the ``n`` records, over all contexts together, that have ``value`` in ``column``."""
-
-    column: str
-    value: str
-    n: int
-    f1: Interval
-
-
-def group_scores(
-    cases: pl.DataFrame, convention: str, columns: Sequence[str], resamples: int = 10_000
-) -> list[GroupScore]:
-    """Return F1 of the records of each view and of each value of ``columns``, with intervals; none
-    without labels. A column with one value makes no groups, a record without a value is in none,
-    and small groups have no interval."""
-    named = [
-        name
-        for name in ("view", *columns)
-        if name in cases.columns and cases[name].drop_nulls().n_unique() > 1
-    ]
-    if not named or not is_labelled(cases):
-        return []
-    rule, units = CONVENTIONS[convention], units_of(cases)
-    rows = np.column_stack([label_rows(cases, rule), np.ones(len(cases))])
-    groups = [
-        (name, value, (cases[name] == value).fill_null(False).to_numpy())
-        for name in named
-        for value in cases[name].drop_nulls().unique().sort()
-    ]
-    sums: dict[Key, Summed] = {
-        (POOLED, str(place)): Summed(
-            by_unit(rows[chosen], units.codes[chosen], units.count),
-            lambda sums: averaged(sums[..., :-1], "f1", rule.averages[0]),
-            counted=(-1,),
-        )
-        for place, (_, _, chosen) in enumerate(groups)
-    }
-    scored = zip(groups, intervals(sums, resamples)[POOLED].values(), strict=True)
-    return [GroupScore(name, value, int(chosen.sum()), f1) for (name, value, chosen), f1 in scored]
-
-
-class Reliability(NamedTuple):
-    """A reliability curve: by bin the mean ``probabilities`` and the ``shares`` of positive
-    cells."""
-
-    probabilities: list[float]
-    shares: list[Interval]
-
-
-def reliability(cases: pl.DataFrame) -> Reliability:
-    """Return the reliability of the probabilities of present findings in cases that have them."""
-    probability, positive = (values.ravel() for values in cells(cases))
-    units = units_of(cases)
-    patients = np.repeat(units.codes, len(FINDINGS))
-    bins = np.array_split(np.argsort(probability, kind="stable"), BINS)
-    tables = (by_unit(mean_rows(positive[part]), patients[part], units.count) for part in bins)
-    shares = intervals(
-        {("", str(place)): Summed(table, mean, (1,)) for place, table in enumerate(tables)}
-    )[""]
-    means = [float(probability[part].mean()) for part in bins]
-    return Reliability(means, list(shares.values()))
-
-
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
     """Return a sentence for each reason not to trust the scores; none for a model that uses its
     sources."""
     sentences = []
     for key, (words, is_off) in _BESIDE_REFERENCES.items():
-        shares = {
-            c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts_of(cases)
-        }
-        beyond = [
-            f"{context.upper()} {share:.0%} (references {expected:.0%})"
-            for context, (share, expected) in shares.items()
-            if share is not None and expected is not None and is_off(share, expected)
-        ]
+        beyond = []
+        for context in contexts_of(cases):
+            share, expected = (scores[context].get(name) for name in (key, f"reference_{key}"))
+            if share is not None and expected is not None and is_off(share, expected):
+                beyond.append(f"{context.upper()} {share:.0%} (references {expected:.0%})")
         if beyond:
             sentences.append(f"{words}: {', '.join(beyond)}.")
     below = []
@@ -289,7 +174,7 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
             f"(the 95% interval of the difference includes 0): {', '.join(blind)}."
         )
     for name, contexts in at_chance(cases, convention).items():
-        if name == "Reports" and control:  # the sentences above say it
+        if name == "Reports" and control:  # the sentences above cover it
             continue
         sentences.append(
             f"F1 of {name.lower()} is not shown to be above F1 with other patients' references: "
@@ -305,19 +190,18 @@ def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
     if "subject_id" not in cases.columns:
         return {}
     without_gain = {}
-    references = [f"reference_{polarity}" for polarity in POLARITIES]
     for name, side in (("Commitments", "anchor"), ("Reports", "report")):
-        if f"{side}_positive" not in cases.columns:
-            continue
-        known = cases.filter(pl.col(f"{side}_positive").is_not_null())
-        others = exchange(known, references, ["context"])
+        stated = f"{side}_positive"
+        ids = [name for name in cases.columns if name in ("record_id", "study_id", "subject_id")]
+        known = cases.select(*ids, "context", "reference_positive", stated).drop_nulls(stated)
+        others = exchange(known, ["reference_positive"], ["context"])
         others = others.filter(pl.col("reference_positive").list.len().sum().over("context") > 0)
         if others.is_empty():  # also where one patient has more than half of the records
             continue
         given = others.select("record_id").join(
             known, on="record_id", how="left", maintain_order="left"
         )
-        score = f"{side}_positive_f1"
+        score = f"{stated}_f1"
         compared = gains(given, others, convention, [score])
         if contexts := [
             context.upper()

@@ -16,11 +16,11 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from pacer.backbones.meteor import MeteorError
 from pacer.cli.command import app
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import parse_yaml, read_json, read_jsonl
 from pacer.metrics.calls import score
+from pacer.metrics.meteor import MeteorError
 from pacer.metrics.system import Scores
 from tests.support.cli import REPOSITORY, Outcome
 from tests.support.world import World, rehashed

@@ -241,7 +241,7 @@ def test_a_killed_process_leaves_no_java(tmp_path: Path) -> None:
     java.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 300\n")
     java.chmod(0o755)
     code = (
-        "from pacer.backbones.meteor import meteor_run\n"
+        "from pacer.metrics.meteor import meteor_run\n"
         f"with meteor_run(['a'], ['a'], {str(java)!r}) as counts: counts()"
     )
     process = subprocess.Popen(
@@ -299,7 +299,7 @@ def is_killed(job: Callable[[], object], number: int = 0) -> bool:
 def write(out: Path, value: int) -> None:
     cases = pl.DataFrame({"record_id": ["a", "b"], "value": [value, value]})
     scores = {"all": {"n": 2, "value": value}}
-    Result.signed(scores, cases, Signature(), cases.rename({"value": "found"})).write(out)
+    Result.signed(scores, cases, Signature(), cases.rename({"value": "found"}).lazy()).write(out)
 
 
 def read(out: Path) -> Any:

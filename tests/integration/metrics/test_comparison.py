@@ -22,7 +22,8 @@ from pacer.metrics.statistics.comparison import (
     compare_repeats,
 )
 from pacer.metrics.statistics.halves import Difference, holm
-from pacer.metrics.statistics.intervals import label_intervals, score_intervals, units_of
+from pacer.metrics.statistics.intervals import score_intervals, units_of
+from pacer.reporting.breakdowns import label_intervals
 from tests.support.cases import listed_cases
 from tests.support.metrics import TALK, with_meteor
 
@@ -297,12 +298,17 @@ def test_repeats_have_the_convention_that_they_were_scored_with(tmp_path, runs):
         edit(folder, clinical={"labeller": {"files": {"chexbert.pth": "a"}}, "convention": "top5"})
     expected = compare(*runs, convention="top5", resamples=50).scores["mean"]["f1"]
     assert compare_repeats([runs], resamples=50)["f1"] == expected
-    by_another = compare(*runs, resamples=50)
-    assert by_another.scores["mean"]["f1"] != expected
-    [said] = by_another.remarks
-    assert said.startswith("F1 is compared by llm-rg4, and the runs were scored with top5")
-    assert said in by_another.table().notes
-    assert compare(*runs, convention="top5", resamples=50).remarks == []
+    assert compare(*runs, resamples=50).scores["mean"]["f1"] == expected
+    by_another = compare(*runs, convention="llm-rg4", resamples=50)
+    assert by_another.scores["mean"]["f1"] != expected and by_another.convention == "llm-rg4"
+
+
+def test_runs_of_different_conventions_need_a_choice(runs):
+    clinical = json.loads((runs[1] / "metrics/signature.json").read_text())["clinical"]
+    edit(runs[1], clinical=clinical | {"convention": "top5"})
+    with pytest.raises(ConfigError, match=r"scored with llm-rg4 and .* with top5; choose one"):
+        compare(*runs, resamples=50)
+    assert compare(*runs, convention="top5", resamples=50).convention == "top5"
 
 
 SIDES = ("reference", "hypothesis")

@@ -14,13 +14,13 @@ import pytest
 from pycocoevalcap.meteor import meteor as original_meteor
 
 from pacer.backbones.chexbert import CheXbert, label_references
-from pacer.backbones.meteor import JAVA, MeteorError, meteor_run
 from pacer.commitments.anchor import ANCHOR_SCHEMA
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.decode import Score
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_jsonl, write_json, write_jsonl
 from pacer.data.cleaning import CLEANERS
+from pacer.metrics.meteor import JAVA, MeteorError, meteor_run
 from pacer.metrics.nlg import meteor, meteor_statistics
 from pacer.metrics.options import DEFAULTS, Scoring
 from pacer.metrics.predictions import decoded_records
@@ -431,7 +431,7 @@ def test_a_program_that_fails_or_talks_nonsense_is_an_error(tmp_path, text, prob
 
 @pytest.mark.parametrize("text", listed_cases(__file__, "endless"))
 def test_what_does_not_end_is_killed(tmp_path, monkeypatch, text):
-    monkeypatch.setattr("pacer.backbones.meteor.STARTUP_SECONDS", 1.5)
+    monkeypatch.setattr("pacer.metrics.meteor.STARTUP_SECONDS", 1.5)
     pid = tmp_path / "pid"
     with pytest.raises(MeteorError, match=r"took more than 2 seconds: it has hung, or the machine"):
         counts_by(script(tmp_path, f"trap '' TERM INT HUP; echo $$ > {pid}; {text}"))

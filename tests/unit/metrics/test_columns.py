@@ -21,7 +21,7 @@ from pacer.metrics.options import DEFAULTS
 from pacer.metrics.score import with_mean
 from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.halves import LEAST_UNITS
-from pacer.metrics.statistics.intervals import GroupScore, group_scores
+from pacer.reporting.breakdowns import GroupScore, group_scores
 from pacer.reporting.score_tables import group_table, score_table
 from tests.support.cases import cases, listed_cases
 from tests.support.metrics import efficacy

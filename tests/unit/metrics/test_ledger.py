@@ -57,10 +57,10 @@ def test_findings_in_doubt() -> None:
             "edema": False,
             "pleural effusion": True,
         }
-        note = doubt_note(findings)
+        note = doubt_note(findings.lazy())
         assert note is not None and "50.0% of 2 findings" in note
     _, findings = read_texts([sure], [sure])
-    assert not findings["doubtful"].any() and doubt_note(findings) is None
+    assert not findings["doubtful"].any() and doubt_note(findings.lazy()) is None
 
 
 def score(cases: pl.DataFrame, key: str) -> float | None:

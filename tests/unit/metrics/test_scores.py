@@ -19,11 +19,14 @@ from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, case_efficacy,
 from pacer.metrics.commitments import reading_scores
 from pacer.metrics.nlg import single_line, with_overlap
 from pacer.metrics.score_kinds import Context, by_case
-from pacer.metrics.scores import LANGUAGE, SCORES, score_of
+from pacer.metrics.scores import SCORES, score_of
 from pacer.metrics.statistics.halves import intervals
-from pacer.metrics.statistics.intervals import context_sums, reliability, units_of
+from pacer.metrics.statistics.intervals import context_sums, units_of
+from pacer.reporting.breakdowns import reliability
 from tests.support.cases import listed_cases
 from tests.support.metrics import efficacy, random_texts, with_meteor
+
+LANGUAGE = ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider")
 
 
 def test_no_two_scores_have_the_same_key_or_the_same_heading_beside_others() -> None:
@@ -157,7 +160,9 @@ def test_uncertain_counts_as_present_and_negative_as_absent():
 def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | None]:
     pairs = pl.DataFrame({"reference": references, "hypothesis": hypotheses})
     context = Context(with_meteor(with_overlap(pairs)), "llm-rg4")
-    return {key: value for score in LANGUAGE for key, value in score.of(context).items()}
+    return {
+        key: value for score in map(score_of, LANGUAGE) for key, value in score.of(context).items()
+    }
 
 
 def rouge(reference: str, hypothesis: str) -> float:

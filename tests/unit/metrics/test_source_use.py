@@ -194,6 +194,7 @@ def test_scores_of_reports_and_of_controls(tmp_path):
     with_it[1, OBSERVATIONS.index("No Finding")] = 1
     labels = {"hypothesis": with_it, "reference": with_it, "no_prior": without}
     texts = {"hypothesis": ["mild left edema , new .", "no fracture ."]}
+    texts["no_prior_hypothesis"] = ["no edema .", "no fracture ."]
     cases = pl.DataFrame({"study_id": ["s1", "s2"], "context": "sw"} | texts).with_columns(
         pl.Series(f"{name}_labels", rows.tolist()) for name, rows in labels.items()
     )

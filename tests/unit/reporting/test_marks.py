@@ -102,7 +102,7 @@ def test_spans_are_the_report_and_agree_with_the_other_text(
     [
         ("commitment", "in the commitment", "not in the commitment"),
         ("reference", "in both reports", "not in the reference"),
-        ("generated", "in both reports", "in the reference only"),
+        ("generated", "in both reports; partly: severity", "in the reference only"),
     ],
 )
 def test_a_phrase_says_which_text_has_it(against: Other, known: str, unknown: str):

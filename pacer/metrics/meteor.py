@@ -65,7 +65,22 @@ def meteor_run(
         options = [f"-Xmx{HEAP}", "-XX:-UsePerfData", *_LANGUAGE]
         command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
         end = time.monotonic() + limit
-        process = _start([*command, "-ssOut"], jar.parent, folder)
+        with open(folder / "output", "wb") as output, open(folder / "errors", "wb") as errors:
+            try:
+                process = subprocess.Popen(
+                    [*command, "-ssOut"],
+                    cwd=jar.parent,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    env=environment_without(_OPTIONS),
+                    start_new_session=True,
+                    preexec_fn=signal_at_parents_end,
+                )
+            except OSError as error:
+                process = MeteorError(
+                    f"METEOR cannot be started: {error}; `make setup` installs it and Java"
+                )
 
         def counts() -> np.ndarray:
             if isinstance(process, MeteorError):
@@ -85,29 +100,6 @@ def meteor_run(
             if isinstance(process, subprocess.Popen) and process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)  # and the processes that it started
                 process.wait()
-
-
-def _start(
-    command: Sequence[str], jars: Path, folder: Path
-) -> "subprocess.Popen[bytes] | MeteorError":
-    """Start the program; its output goes to files in ``folder``. Return a MeteorError if it cannot
-    be started."""
-    with open(folder / "output", "wb") as output, open(folder / "errors", "wb") as errors:
-        try:
-            return subprocess.Popen(
-                command,
-                cwd=jars,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                env=environment_without(_OPTIONS),
-                start_new_session=True,
-                preexec_fn=signal_at_parents_end,
-            )
-        except OSError as error:
-            return MeteorError(
-                f"METEOR cannot be started: {error}; `make setup` installs it and Java"
-            )
 
 
 def _read_counts(code: int, folder: Path, pairs: int) -> np.ndarray:
