@@ -15,7 +15,6 @@ from pacer.display.numbers import number
 from pacer.display.tables import Table
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import DEFAULTS
-from pacer.metrics.statistics.halves import Interval
 from pacer.metrics.statistics.intervals import score_intervals
 from pacer.reporting.charts import interval_chart
 
@@ -80,27 +79,17 @@ def judge(cards: pl.DataFrame, scores: np.ndarray) -> Judged:
     return judged
 
 
-def verdict(known: Mapping[str, Interval]) -> str:
+def verdict(known: Mapping[str, Any]) -> str:
     """Return what both shares of a kind of fault show; empty for other words, and without
     intervals."""
-    below = known.get("below")
-    if below is None or below.low is None:
+    lowered, below = known.get("lowered"), known.get("below")
+    if not lowered or not below or None in (lowered.low, below.low):
         return ""
-    lowered = known["lowered"]
-    if _is_above(lowered) and _is_above(below):
+    if lowered.low > 0.5 and below.low > 0.5:
         return "sees"
-    if _is_below(lowered) or (_is_above(lowered) and _is_below(below)):
+    if lowered.high < 0.5 or (lowered.low > 0.5 and below.high < 0.5):
         return "rewards"
     return "blind"
-
-
-def _is_above(share: Interval) -> bool:
-    """Return whether a share is shown to be above chance."""
-    return share.low is not None and share.low > 0.5
-
-
-def _is_below(share: Interval) -> bool:
-    return share.high is not None and share.high < 0.5
 
 
 def tables(judged: Mapping[str, Judged]) -> list[Table]:
