@@ -52,7 +52,11 @@ def judge(cards: pl.DataFrame, scores: np.ndarray) -> Judged:
     names = [f"{kind} {dose}" for kind in kinds for dose in range(4)]
     texts = cards.with_columns(name=pl.format("{} {}", "kind", "dose"), score=scores)
     texts = texts.fill_nan(None).pivot(
-        "name", on_columns=names, index=["patient_id", "reference"], values="score"
+        "name",
+        on_columns=names,
+        index=["patient_id", "reference"],
+        values="score",
+        aggregate_function="first",  # the user's reports can be alike without the signs of a list
     )
     unchanged = pl.col(f"{UNCHANGED} 0")
     values = {f"cost {kind}": unchanged - pl.col(f"{kind} 1") for kind in FAULTS}
