@@ -115,8 +115,10 @@ def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -
     that does."""
     sentences = raw_sentences(text)
     order = " ".join(draw.sample(sentences, len(sentences)))
+    # without the numbers of a list, its form would change, too
+    is_list = sorted(order.split()) != sorted(text.split())
     listed = " ".join(f"{number}. {one}" for number, one in enumerate(sentences, 1))
-    tried = ([order], [exchanged(BRITISH, text)], [listed], others)
+    tried = ([] if is_list else [order], [exchanged(BRITISH, text)], [listed], others)
     for kind, texts in zip(WORDS, tried, strict=True):
         right = (other for other in texts if other != text and facts(other) == facts(text))
         if found := next(right, None):

@@ -170,7 +170,9 @@ def test_tables_are_read_by_id(tmp_path: Path, cards: pl.DataFrame, name: str) -
     table.sample(fraction=1, shuffle=True, seed=0).write_csv(tmp_path / "mine.csv")
     read = scores_of(cards, {"mine": tmp_path / "mine.csv"}, [])["mine"]
     np.testing.assert_allclose(read, expected)
-    lower = scores_of(cards, {"m": tmp_path / "mine.csv"}, [], lower_is_better=True)["m"]
+    both = dict.fromkeys(("one", "other"), tmp_path / "mine.csv")
+    higher, lower = scores_of(cards, both, [], lower_is_better=["other"]).values()
+    np.testing.assert_allclose(higher, read)
     np.testing.assert_allclose(lower, -read)
 
 
