@@ -96,7 +96,7 @@ def score(
             f"{table.path} has no column {missing[0]}; pass the folder that `pacer certify make` "
             "wrote, with texts.csv unchanged"
         )
-    texts = table.frame(COLUMNS).cast({"dose": int})
+    texts = table.frame(COLUMNS).fill_null("").cast({"dose": int})
     scores = scores_of(texts, paths, names, lower_is_better or (), chexbert)
     judged = {name: judge(texts, values) for name, values in scores.items()}
     printed = tables(judged)

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.certify.cards import COLUMNS, FAULTS, REPEATED, WORDS
+from pacer.certify.cards import COLUMNS, FAULTS, REPEATED, WORDS, make_cards, of_synthetic
 from pacer.core.io import hash_file
 from tests.support.cli import Outcome
 from tests.support.repository import ROOT
@@ -34,15 +34,26 @@ def other_order(predictions, references):
 """
 
 
+@pytest.fixture(scope="module")
+def texts() -> str:
+    return make_cards(of_synthetic(3, 24)).write_csv()
+
+
 @pytest.fixture
-def cards(pacer: Run, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cards(texts: str, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Cards of 24 references beside ``mine.py``, in the working directory."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     (repository / "mine.py").write_text(MINE)
+    (repository / "cards").mkdir()
+    (repository / "cards" / "texts.csv").write_text(texts)
+    return repository / "cards"
+
+
+def test_cards_are_made(pacer: Run, repository: Path, texts: str) -> None:
     made = pacer("certify", "make", "--out", "cards", "--limit", 24, "--seed", 3)
     assert made.code == 0 and "`pacer certify score cards TABLE`" in made.out, made.error
-    return repository / "cards"
+    assert (repository / "cards" / "texts.csv").read_text() == texts
 
 
 def test_functions_are_certified_side_by_side(pacer: Run, cards: Path) -> None:
@@ -117,6 +128,8 @@ def test_own_references_are_read_by_their_columns(pacer: Run, repository: Path) 
 def test_what_is_wrong_is_said_in_a_line(
     pacer: Run, cards: Path, arguments: list[str], message: str
 ) -> None:
+    file = cards / "texts.csv"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:4]))
     done = pacer("certify", "score", "cards", *arguments)
     assert done.code == 1
     assert re.search(message, done.error), done.error
