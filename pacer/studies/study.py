@@ -154,12 +154,13 @@ class PublishedBlock(Strict):
 class PublishedTable(Strict):
     """One table, at ``where`` in the paper. ``provenance``: the source of each system's row.
     ``target``, ``records``: what was scored, and the number of records per context (empty: the
-    paper does not say)."""
+    paper does not say). ``decoding``: how PACER's reports were decoded (empty likewise)."""
 
     where: str
     title: str
     target: str
     records: Mapping[str, int]
+    decoding: Mapping[str, float]
     protocol: str
     metrics: list[str]
     provenance: Mapping[str, str]
