@@ -5,12 +5,11 @@
 line to the file CELLS for each cell: a population with a number of patients. Cells that are in the
 file are skipped, so a stopped run goes on. At the end it prints the tables.
 
-Side by side stand the test and interval that PACER had before (approximate randomization; the
-percentile bootstrap) and the present ones (random halves of the patients, the functions of
-``pacer.metrics.statistics.halves``). Only data sets for which the present ones print p are counted.
-False positives: p at most .05 or .01 where there is no difference. Covers: the interval holds the
-true value. One side: the interval lies wholly above 0, or below, whichever is more frequent. With
-10,000 data sets, a share of .05 has a standard error of .002.
+What is measured are random halves of the patients, by the functions of
+``pacer.metrics.statistics.halves``. Only data sets for which they print p are counted. False
+positives: p at most .05 or .01 where there is no difference. Covers: the interval holds the true
+value. One side: the interval lies wholly above 0, or below, whichever is more frequent. With 10,000
+data sets, a share of .05 has a standard error of .002.
 """
 
 import json
@@ -20,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from warnings import catch_warnings
 
 import numpy as np
 from measuring import options_of, table
@@ -314,7 +312,7 @@ def cells() -> Iterator[Cell]:
 
 
 def measured(cell: Cell, data_sets: int) -> dict:
-    """Return how many of the data sets are printed, and how often each method errs."""
+    """Return how many of the data sets are printed, and how often p and interval err."""
     rng = np.random.default_rng([SEED, zlib.crc32(cell.key.encode())])
     settings = {key: value for key, value in cell.of.items() if key not in ("of", "truth")}
     population = POPULATIONS[cell.of["of"]](**settings)
@@ -326,18 +324,17 @@ def measured(cell: Cell, data_sets: int) -> dict:
         sets = min(batch, data_sets - start)
         rows = population.draw(rng, sets, cell.n, cell.effect)
         with np.errstate(all="ignore"):
-            is_printed, methods = judge(population.parts, rows, rng)
-        found["printed"] += int(is_printed.sum())
-        for name, (p, low, high) in methods.items():
-            errors = {
-                "05": p <= 0.05,
-                "01": p <= 0.01,
-                "covers": (low <= cell.truth) & (high >= cell.truth),
-                "above": low > cell.truth,
-                "below": high < cell.truth,
-            }
-            for error, hits in errors.items():
-                found[f"{name}_{error}"] += int((hits & is_printed).sum())
+            is_printed, p, low, high = judge(population.parts, rows, rng)
+        errors = {
+            "printed": True,
+            "05": p <= 0.05,
+            "01": p <= 0.01,
+            "covers": (low <= cell.truth) & (high >= cell.truth),
+            "above": low > cell.truth,
+            "below": high < cell.truth,
+        }
+        for error, hits in errors.items():
+            found[error] += int((hits & is_printed).sum())
     return {"cell": cell.key, "data_sets": data_sets, **found}
 
 
@@ -362,45 +359,37 @@ def prints(value: np.ndarray, halves: np.ndarray, units: np.ndarray) -> np.ndarr
     return ~np.isnan(value) & (units >= LEAST_UNITS) & (undefined <= MOST_UNDEFINED)
 
 
-#: In which data sets p or an interval is printed; p and the ends of the interval by each method.
-Judged = tuple[np.ndarray, dict[str, tuple[Any, np.ndarray, np.ndarray]]]
+#: In which data sets p or an interval is printed; p and the ends of the interval.
+Judged = tuple[np.ndarray, Any, np.ndarray, np.ndarray]
 
 
 def compared(parts: Sequence[Part], rows: tuple[Rows, Rows], rng: np.random.Generator) -> Judged:
     """Compare both systems."""
     n = rows[0].shape[1]
     in_half = rng.integers(0, 2, (SPLITS, n))
-    drawn = rng.multinomial(n, np.full(n, 1 / n), SPLITS)
     totals = [of.sum(axis=1, dtype=float) for of in rows]
     half = [sums_of(in_half, of) for of in rows]
     other = [(total - of).astype(of.dtype) for of, total in zip(half, totals, strict=True)]
-    swap = half[1] - half[0]
-    swapped = [(totals[0] + swap).astype(swap.dtype), (totals[1] - swap).astype(swap.dtype)]
 
     def scores(part: Part, sides: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [part.score(side[..., part.columns]).astype(float) for side in sides]
 
-    def gap(sides: Sequence[np.ndarray]) -> np.ndarray:
-        of_parts = [scores(part, sides) for part in parts]
-        return np.mean([second - first for first, second in of_parts], axis=0)
-
-    gaps, units = [], []
+    values, gaps, units = [], [], []
     for part in parts:
+        first, second = scores(part, totals)
+        values.append(second - first)
         both = zip(scores(part, half), scores(part, other), strict=True)
         counts = [counts_of(part, of) for of in rows]
         sizes = [of.sum(axis=1) for of in counts]
         halves = [np.concatenate(of) for of in both]
-        gaps.append(half_differences(scores(part, totals), halves, sizes))
+        gaps.append(half_differences([first, second], halves, sizes))
         units.append(((counts[0] > 0) & (counts[1] > 0)).sum(axis=1))
-    value, exchanged, halved = gap(totals), gap(swapped), np.mean(gaps, axis=0)
+    value, halved = np.mean(values, axis=0), np.mean(gaps, axis=0)
     is_printed = prints(value, halved, np.min(units, axis=0))
     if not parts[0].counted:
         halved = without_bias(value, halved)
     low, high, p = interval_and_p(halved, 1e-9)
-    as_large = np.isnan(exchanged) | (np.abs(exchanged) >= np.abs(value) - 1e-9)
-    old_p = (1 + as_large.sum(axis=0)) / (1 + SPLITS)
-    old_low, old_high = percentiles(gap([sums_of(drawn, of) for of in rows]))
-    return is_printed, {"old": (old_p, old_low, old_high), "new": (p, low, high)}
+    return is_printed, p, low, high
 
 
 def single(parts: Sequence[Part], rows: tuple[Rows, Rows], rng: np.random.Generator) -> Judged:
@@ -410,22 +399,13 @@ def single(parts: Sequence[Part], rows: tuple[Rows, Rows], rng: np.random.Genera
     total = own.sum(axis=1, dtype=float)
     half = sums_of(rng.integers(0, 2, (SPLITS, n)), own)
     halves = np.concatenate([part.score(half), part.score(total - half)])
-    samples = part.score(sums_of(rng.multinomial(n, np.full(n, 1 / n), SPLITS), own))
-    value, p = part.score(total), np.nan
+    value = part.score(total)
     low, high = share_interval(value, variance(halves), as_many(counts.T))
-    is_printed = prints(value, halves, (counts > 0).sum(axis=1))
-    return is_printed, {"old": (p, *percentiles(samples)), "new": (p, low, high)}
-
-
-def percentiles(samples: np.ndarray) -> np.ndarray:
-    """Return the 2.5 and 97.5 percentiles of the defined samples ``[samples, ...]``."""
-    with catch_warnings(action="ignore", category=RuntimeWarning):  # none is defined
-        return np.nanquantile(samples, (0.025, 0.975), axis=0)
+    return prints(value, halves, (counts > 0).sum(axis=1)), np.nan, low, high
 
 
 # The table
 
-METHODS = {"before": "old", "now": "new"}
 COLUMNS = {"false positives at .05": "05", "at .01": "01", "covers": "covers", "one side": "side"}
 #: By table, its title and columns.
 TABLES = {
@@ -436,29 +416,27 @@ TABLES = {
 }
 
 
-def share(found: dict, method: str, error: str) -> float:
-    """Return how often a method errs where it prints something."""
+def share(found: dict, error: str) -> float:
+    """Return how often there is an error where something is printed."""
     errors = ("above", "below") if error == "side" else (error,)
-    return max(found[f"{method}_{one}"] for one in errors) / found["printed"]
+    return max(found[one] for one in errors) / found["printed"]
 
 
 def summary(known: dict[str, dict]) -> list[str]:
     """Return the tables as lines of Markdown."""
     text = []
     for kind, (title, columns) in TABLES.items():
-        heads = [f"{name}: {which}" for name in columns for which in METHODS]
         rows = []
         for cell in cells():
             if cell.kind == kind and cell.key in known:
                 found = known[cell.key]
                 figures = [
-                    f"{share(found, method, error):.3f}" if found["printed"] >= 100 else "–"
+                    f"{share(found, error):.3f}" if found["printed"] >= 100 else "–"
                     for error in columns.values()
-                    for method in METHODS.values()
                 ]
                 printed = f"{found['printed'] / found['data_sets']:.3f}"
                 rows.append([cell.name, str(cell.n), printed, *figures])
-        text += [f"## {title}", "", *table(["Population", "patients", "printed", *heads], rows)]
+        text += [f"## {title}", "", *table(["Population", "patients", "printed", *columns], rows)]
         if kind == "judged":
             for words, left_out in (("", "none"), (f" without {MACRO}", MACRO)):
                 text += [f"Worst of these{words}: {worst(known, left_out)}", ""]
@@ -469,15 +447,12 @@ def worst(known: dict[str, dict], left_out: str) -> str:
     """Return the worst figures of the judged cells."""
     judged = [found for key, found in known.items() if key.startswith("judged: ")]
     of = [one for one in judged if left_out not in one["cell"] and one["printed"] >= 100]
-    parts = []
-    for which, method in METHODS.items():
-        most = [max(share(one, method, error) for one in of) for error in ("05", "01", "side")]
-        least = min(share(one, method, "covers") for one in of)
-        parts.append(
-            f"{which}, false positives {most[0]:.3f} at .05 and {most[1]:.3f} at .01, "
-            f"coverage {least:.3f}, beyond one end {most[2]:.3f}"
-        )
-    return "; ".join(parts) + "."
+    most = [max(share(one, error) for one in of) for error in ("05", "01", "side")]
+    least = min(share(one, "covers") for one in of)
+    return (
+        f"false positives {most[0]:.3f} at .05 and {most[1]:.3f} at .01, coverage {least:.3f}, "
+        f"beyond one end {most[2]:.3f}."
+    )
 
 
 def main() -> None:

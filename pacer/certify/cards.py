@@ -69,15 +69,6 @@ class Variant(NamedTuple):
     change: str
 
 
-class Reference(NamedTuple):
-    """A report, its id and patient, and the texts made of it."""
-
-    key: str
-    patient: str
-    text: str
-    variants: Iterable[Variant]
-
-
 def facts(text: str) -> list[tuple]:
     """Return what the rules read in a text of each finding: its state, and its attributes."""
     anchor, attributes = extract_anchor(text), read_attributes(text)
@@ -124,16 +115,18 @@ def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -
     that does."""
     sentences = raw_sentences(text)
     order = " ".join(draw.sample(sentences, len(sentences)))
+    # without the numbers of a list, its form would change, too
+    is_list = sorted(order.split()) != sorted(text.split())
     listed = " ".join(f"{number}. {one}" for number, one in enumerate(sentences, 1))
-    tried = ([order], [exchanged(BRITISH, text)], [listed], others)
+    tried = ([] if is_list else [order], [exchanged(BRITISH, text)], [listed], others)
     for kind, texts in zip(WORDS, tried, strict=True):
         right = (other for other in texts if other != text and facts(other) == facts(text))
         if found := next(right, None):
             yield Variant(found, kind, 0, kind)
 
 
-def of_synthetic(seed: int, limit: int) -> Iterator[Reference]:
-    """Yield synthetic reports, each of another patient."""
+def of_synthetic(seed: int, limit: int) -> Iterator[tuple]:
+    """Yield the cards of synthetic reports, each of another patient."""
     for patient in make_world(seed, limit):
         study = patient.studies[-1]
         draw = random.Random(f"{seed} {study.study_id}")
@@ -145,27 +138,27 @@ def of_synthetic(seed: int, limit: int) -> Iterator[Reference]:
         for kind in FAULTS:
             if kind != COMPARED or not availability(context)[1]:
                 texts += faulty_texts(kind, report, draw)
-        yield Reference(study.study_id, study.subject_id, report.text, texts)
+        yield from _cards(study.study_id, study.subject_id, report.text, texts)
 
 
-def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[Reference]:
-    """Yield the user's references, rows of :class:`~pacer.data.reports.Reports`. Sentences in which
-    the rules are in doubt about a finding are left out."""
+def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[tuple]:
+    """Yield the cards of the user's references, rows of :class:`~pacer.data.reports.Reports`.
+    Sentences in which the rules are in doubt about a finding are left out."""
     known = reports.select("id", "subject_id", "text").drop_nulls("text")
     for key, patient, text in known.unique("text", maintain_order=True).head(limit).iter_rows():
         sentences = raw_sentences(" ".join(text.split()))
         text = " ".join(one for one in sentences if not extract_anchor(one).doubtful)
         if text:
             variants = reworded_texts(text, random.Random(f"{seed} {key}"))
-            yield Reference(key, patient or key, text, variants)
+            yield from _cards(key, patient or key, text, variants)
 
 
-def make_cards(references: Iterable[Reference]) -> pl.DataFrame:
-    """Return a row for each reference as a text, and for each text made of it, as :data:`COLUMNS`
-    has it."""
-    rows = [
-        (f"{key}/{kind}/{dose}", patient, reference, text, kind, dose, change)
-        for key, patient, reference, variants in references
-        for text, kind, dose, change in (Variant(reference, UNCHANGED, 0, ""), *variants)
-    ]
-    return pl.DataFrame(rows, COLUMNS, orient="row")
+def _cards(key: str, patient: str, reference: str, variants: Iterable[Variant]) -> Iterator[tuple]:
+    """Yield a card for a reference as a text, and for each text made of it."""
+    for text, kind, dose, change in (Variant(reference, UNCHANGED, 0, ""), *variants):
+        yield f"{key}/{kind}/{dose}", patient, reference, text, kind, dose, change
+
+
+def make_cards(cards: Iterable[tuple]) -> pl.DataFrame:
+    """Return the table of the cards."""
+    return pl.DataFrame([*cards], COLUMNS, orient="row")

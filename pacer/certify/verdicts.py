@@ -15,7 +15,6 @@ from pacer.display.numbers import number
 from pacer.display.tables import Table
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import DEFAULTS
-from pacer.metrics.statistics.halves import Interval
 from pacer.metrics.statistics.intervals import score_intervals
 from pacer.reporting.charts import interval_chart
 
@@ -53,7 +52,11 @@ def judge(cards: pl.DataFrame, scores: np.ndarray) -> Judged:
     names = [f"{kind} {dose}" for kind in kinds for dose in range(4)]
     texts = cards.with_columns(name=pl.format("{} {}", "kind", "dose"), score=scores)
     texts = texts.fill_nan(None).pivot(
-        "name", on_columns=names, index=["patient_id", "reference"], values="score"
+        "name",
+        on_columns=names,
+        index=["patient_id", "reference"],
+        values="score",
+        aggregate_function="first",  # the user's reports can be alike without the signs of a list
     )
     unchanged = pl.col(f"{UNCHANGED} 0")
     values = {f"cost {kind}": unchanged - pl.col(f"{kind} 1") for kind in FAULTS}
@@ -80,27 +83,17 @@ def judge(cards: pl.DataFrame, scores: np.ndarray) -> Judged:
     return judged
 
 
-def verdict(known: Mapping[str, Interval]) -> str:
+def verdict(known: Mapping[str, Any]) -> str:
     """Return what both shares of a kind of fault show; empty for other words, and without
     intervals."""
-    below = known.get("below")
-    if below is None or below.low is None:
+    lowered, below = known.get("lowered"), known.get("below")
+    if not lowered or not below or None in (lowered.low, below.low):
         return ""
-    lowered = known["lowered"]
-    if _is_above(lowered) and _is_above(below):
+    if lowered.low > 0.5 and below.low > 0.5:
         return "sees"
-    if _is_below(lowered) or (_is_above(lowered) and _is_below(below)):
+    if lowered.high < 0.5 or (lowered.low > 0.5 and below.high < 0.5):
         return "rewards"
     return "blind"
-
-
-def _is_above(share: Interval) -> bool:
-    """Return whether a share is shown to be above chance."""
-    return share.low is not None and share.low > 0.5
-
-
-def _is_below(share: Interval) -> bool:
-    return share.high is not None and share.high < 0.5
 
 
 def tables(judged: Mapping[str, Judged]) -> list[Table]:

@@ -11,7 +11,7 @@ import typer
 from pacer.cli import terminal
 from pacer.cli.terminal import echo, print_table
 from pacer.core.errors import DataError
-from pacer.core.io import write_text
+from pacer.core.io import check_replaceable, hash_bytes, write_text
 
 certify = typer.Typer(
     no_args_is_help=True,
@@ -21,7 +21,7 @@ certify = typer.Typer(
 
 @certify.command()
 def make(
-    out: Annotated[Path, typer.Option(help="Output folder for texts.csv.")] = Path("cards"),
+    out: Annotated[Path, typer.Option(help="New folder for texts.csv.")] = Path("cards"),
     references: Annotated[
         Path | None,
         typer.Option(
@@ -38,6 +38,7 @@ def make(
 ) -> None:
     """Write texts.csv: references, and texts with faults or with other words for the same facts.
     Your metric scores each row: the column text against the column reference."""
+    check_replaceable(out)
     from pacer.certify.cards import FILE, make_cards, of_reports, of_synthetic
     from pacer.data.reports import REFERENCE_COLUMNS, reports_of
 
@@ -68,13 +69,15 @@ def score(
         ),
     ] = None,
     lower_is_better: Annotated[
-        bool, typer.Option("--lower-is-better", help="Lower is better in tables and functions.")
-    ] = False,
+        list[str] | None,
+        typer.Option(help="Name of a table or function with lower values for better texts."),
+    ] = None,
     chexbert: Annotated[Path | None, typer.Option(help="CheXbert folder, for f1.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for table.md and certificate.svg.")] = Path(
-        "certificate"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for table.md and certificate.svg, replaced if they exist."),
+    ] = Path("certificate"),
 ) -> None:
     """Print and draw, for each kind of fault, whether metrics see it, are blind to it or reward it,
     and what other words for the same facts cost."""
@@ -84,6 +87,7 @@ def score(
     from pacer.certify.metrics import scores_of
     from pacer.certify.verdicts import NOTES, chart, judge, tables
     from pacer.data.tables import open_table
+    from pacer.metrics.signature import version_of
 
     sys.path.insert(0, "")  # for modules in this folder
     table = open_table(cards / FILE)
@@ -92,11 +96,12 @@ def score(
             f"{table.path} has no column {missing[0]}; pass the folder that `pacer certify make` "
             "wrote, with texts.csv unchanged"
         )
-    texts = table.frame(COLUMNS).cast({"dose": int})
-    scores = scores_of(texts, paths, names, lower_is_better, chexbert)
+    texts = table.frame(COLUMNS).fill_null("").cast({"dose": int})
+    scores = scores_of(texts, paths, names, lower_is_better or (), chexbert)
     judged = {name: judge(texts, values) for name, values in scores.items()}
     printed = tables(judged)
-    write_text(out / "table.md", "\n".join(table.markdown() for table in printed))
+    origin = f"pacer {version_of('pacer')}, texts {hash_bytes(texts.write_csv().encode())}\n"
+    write_text(out / "table.md", "\n".join([*(table.markdown() for table in printed), origin]))
     write_text(out / "certificate.svg", chart(judged))
     if as_json:
         print(json.dumps(judged, default=asdict, indent=2))

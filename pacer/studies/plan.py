@@ -43,14 +43,14 @@ class Pipeline:
         self.target, self.scores = TARGET, "metrics"
         self.definition = read_mapping(root / DEFINITION)
         stages = self.definition["stages"]
-        # Of the user's own stages, as DVC then knows no others. Persistent outs stay: stages add to
-        # them.
-        self.outs = []
-        for stage in stages.values():
-            for out in stage.get("outs", []):
-                for path, options in ({out: {}} if isinstance(out, str) else out).items():
-                    if options.get("cache", True) and not options.get("persist"):
-                        self.outs.append(path)
+        # Of the user's own stages, as DVC then knows no others. Outs with options are in git, or
+        # persistent: stages add to them.
+        self.outs = [
+            out
+            for stage in stages.values()
+            for out in stage.get("outs", [])
+            if isinstance(out, str)
+        ]
         if baseline is not None:
             # Not those of other baselines: `dvc exp apply` would miss their outputs.
             system = baseline.removesuffix("_score")
@@ -91,8 +91,7 @@ def plan(study: Study, repository: Repository) -> list[Run]:
     a stage."""
     made = [row for row in study.rows if row.files is None]
     pipelines = {row.target: Pipeline(repository.root, row.target) for row in made}
-    files = KINDS if any(row.target for row in made) else [PARAMS]
-    in_use = {file: read_mapping(repository.root / file) for file in files}
+    in_use = {file: read_mapping(repository.root / file) for file in KINDS}
     code = repository.git("rev-parse", *(f"HEAD:{folder}" for folder in CODE))
     runs = []
     for label, replicate in zip(study.labels, study.replicates, strict=True):

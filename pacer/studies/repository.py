@@ -55,10 +55,9 @@ class Repository:
     def experiments(self) -> dict[str, str]:
         """Return the name of each experiment, the oldest first -> its commit; `dvc exp list
         --all-commits` lists them."""
-        form = "--format=%(refname) %(objectname)"
-        lines = self.git("for-each-ref", "--sort=committerdate", form, "refs/exps").splitlines()
-        found = (line.split() for line in lines)
-        return {ref.split("/")[4]: commit for ref, commit in found if ref.count("/") == 4}
+        options = ("--sort=committerdate", "--format=%(refname:lstrip=4) %(objectname)")
+        lines = self.git("for-each-ref", *options, "refs/exps/*/*/*").splitlines()
+        return dict(line.split() for line in lines)
 
 
 def end_processes(pid: int) -> None:

@@ -7,6 +7,7 @@ Also these tables, the paper's own numbers.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -14,8 +15,8 @@ from pydantic import Field, JsonValue, model_validator
 
 from pacer.config import Strict, read_params
 from pacer.config.params import names_in
+from pacer.config.strict import read_mapping
 from pacer.core.errors import ConfigError
-from pacer.core.io import parse_yaml
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
 #: Prefix of keys for the baselines' own parameters, as with `dvc exp run -S`; other keys are
@@ -96,7 +97,7 @@ class Study(Strict):
                 "layout = 'contexts' already groups the rows by context; remove `group` from the "
                 "rows"
             )
-        for name in (name for pair in self.tested() for name in pair):
+        for name in chain(*self.tested()):
             if name not in names:
                 raise ValueError(f"`against` or `compared`: no row is named {name!r}")
         known = load_published()
@@ -122,10 +123,9 @@ class Study(Strict):
 
     def tested(self) -> list[tuple[str, str]]:
         """Return the names of each tested row and of the row that it is tested against."""
-        others = [row.name for row in self.rows if row.name != self.against]
-        pairs = [(name, self.against) for name in others if self.against is not None]
-        pairs += [(first, second) for first, second in self.compared]
-        return list(dict.fromkeys(pairs))
+        base = self.against
+        pairs = [(row.name, base) for row in self.rows if base and row.name != base]
+        return list(dict.fromkeys([*pairs, *((first, second) for first, second in self.compared)]))
 
 
 def load_study(folder: Path, name: str) -> Study:
@@ -178,5 +178,5 @@ class PublishedTable(Strict):
 @cache
 def load_published() -> Mapping[str, PublishedTable]:
     """Load all tables of ``pacer/studies/published.yaml``, by name."""
-    tables = parse_yaml(PUBLISHED.read_text(encoding="utf-8"))["tables"]
+    tables = read_mapping(PUBLISHED)["tables"]
     return {name: PublishedTable.model_validate(table) for name, table in tables.items()}

@@ -80,9 +80,11 @@ def collect(study: Study, repository: Repository) -> list[ScoredRun]:
     runs = []
     for found in finished(plan(study, repository), repository):
         folder = kept_files(repository, found)
-        row, replicate, params = found.run.row, found.run.replicate, read_mapping(folder / PARAMS)
+        scores, signature = read_scores(folder)
+        params = read_mapping(folder / PARAMS)
+        run = found.run
         runs.append(
-            ScoredRun(row, replicate, folder, *read_scores(folder), params, found.is_current)
+            ScoredRun(run.row, run.replicate, folder, scores, signature, params, found.is_current)
         )
     for row in study.rows:
         folder = repository.root / (row.files or "")
@@ -103,15 +105,13 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun]) -> tuple[RowDifference
     them."""
     found: RowDifferences = {metric: {} for metric in study.metrics}
     notes = []
-    known = {(run.row, run.replicate): run for run in runs}
+    known = {(run.row, run.replicate or label): run for run in runs for label in study.labels}
     for name, base in study.tested():
-        pairs = []
-        for label in study.labels:
-            first, second = (
-                known.get((row, label), known.get((row, None))) for row in (base, name)
-            )
-            if first is not None and second is not None:
-                pairs.append((first, second))
+        pairs = [
+            (known[base, label], known[name, label])
+            for label in study.labels
+            if {(base, label), (name, label)} <= known.keys()
+        ]
         if not pairs:
             continue
         tested = dict[str, Difference]()
@@ -137,11 +137,11 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun]) -> tuple[RowDifference
 def student(gaps: Sequence[float]) -> Difference:
     """Return the mean difference, with Student's interval and p if the differences suffice and are
     not all equal."""
-    low = high = p = None
-    if len(gaps) >= ENOUGH and max(gaps) - min(gaps) > 1e-9:
-        test = ttest_1samp(gaps, 0.0)
-        (low, high), p = test.confidence_interval(), float(test.pvalue)
-    return Difference(None, None, fmean(gaps), low, high, p)
+    if len(gaps) < ENOUGH or max(gaps) - min(gaps) < 1e-9:
+        return Difference(None, None, fmean(gaps), None, None, None)
+    test = ttest_1samp(gaps, 0.0)
+    low, high = test.confidence_interval()
+    return Difference(None, None, fmean(gaps), low, high, float(test.pvalue))
 
 
 def difference_table(title: str, tested: RowDifferences) -> Table:
@@ -161,7 +161,7 @@ def difference_table(title: str, tested: RowDifferences) -> Table:
 def build_tables(study: Study, runs: Sequence[ScoredRun]) -> list[Table]:
     """Return the table of a study's scores from its existing results, with a heading for each
     block, and the table of the differences of the rows that it tests, if there are any."""
-    published = load_published()[study.published] if study.published is not None else None
+    published = load_published().get(study.published or "")
     notes = _notes(study, runs)
     if published is not None:
         measured = (
@@ -185,7 +185,8 @@ def build_tables(study: Study, runs: Sequence[ScoredRun]) -> list[Table]:
     better = [None, *(score.better for score in columns)]
     rows, headings, marks = list[tuple[str, ...]](), dict[int, Heading](), dict[Any, Mark]()
     for block in _blocks(study, runs, published):
-        headings[len(rows)] = block.heading
+        if block.heading.text:
+            headings[len(rows)] = block.heading
         if block.is_marked:
             marks |= ranked(block.rows, better, len(rows))
         rows += block.rows
@@ -194,8 +195,7 @@ def build_tables(study: Study, runs: Sequence[ScoredRun]) -> list[Table]:
         ("Model", *(score.column for score in columns)),
         tuple(rows),
         study.title,
-        rules=frozenset(headings),
-        headings={row: heading for row, heading in headings.items() if heading.text},
+        headings=headings,
         marks=marks,
         notes=(*notes, *_missing(study, runs), *study.notes, *test_notes),
     )
@@ -258,7 +258,7 @@ def _cells(study: Study, runs: Sequence[ScoredRun], row: str, context: str) -> I
             yield "–"
         else:
             spread = f" ± {stdev(known):.{score.decimals}f}" if len(known) > 1 else ""
-            yield number(float(fmean(known)), score.decimals) + spread
+            yield number(fmean(known), score.decimals) + spread
 
 
 def ranked(
@@ -289,14 +289,13 @@ def stands_beside(table: PublishedTable, run: ScoredRun) -> bool:
         records = (corpus["source"], corpus["format"], corpus["limit"])
         used = (*records, decode["split"], decode["limit"])
         is_test_split = used == ("files", "rg4", None, "test", None)
-    signature, language = run.signature, run.signature.language
-    texts = [language.get(key) for key in ("target", "cleaner", "unseen_comparisons")]
+    texts = {"target": table.target, "cleaner": "upstream", "unseen_comparisons": "keep"}
     return (
         is_test_split
         and (run.counts == table.records or not table.records)
-        and signature.standin_labeller is False
-        and signature.convention == "llm-rg4"
-        and texts == [table.target, "upstream", "keep"]
+        and run.signature.standin_labeller is False
+        and run.signature.convention == "llm-rg4"
+        and texts.items() <= run.signature.language.items()
     )
 
 
@@ -331,16 +330,9 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
 
 def _protocol(run: ScoredRun) -> str:
     """Return what must be equal in rows that are compared."""
-    signature, language = run.signature, run.signature.language
-    return repr(
-        [
-            signature.convention,
-            signature.labeller.get("files"),
-            language.get("target"),
-            language.get("cleaner"),
-            run.counts,
-        ]
-    )
+    language = run.signature.language
+    texts = language.get("target"), language.get("cleaner")
+    return repr([run.signature.convention, run.signature.labeller.get("files"), texts, run.counts])
 
 
 def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:

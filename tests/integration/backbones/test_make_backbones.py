@@ -98,17 +98,17 @@ def killed(number: int, *arguments: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "stop"), [("vision", 35), ("language", 15), ("chexbert", 15), ("text", 15)]
+    ("role", "stop"), [("vision", 17), ("language", 6), ("chexbert", 6), ("text", 6)]
 )
 def test_an_interrupted_training_continues(
     role: str, stop: int, tmp_path: Path, monkeypatch
 ) -> None:
-    """``stop``: steps until then; of vision, 11 are the second training's. The model is the same to
+    """``stop``: steps until then; of vision, 5 are the second training's. The model is the same to
     the byte."""
     handlers: list[tuple] = []
     monkeypatch.setattr(signal, "signal", lambda *what: handlers.append(what))
-    monkeypatch.setattr(training, "_SAVED_EVERY", 10)
-    longer = getattr(SMALL, f"{role}_standin").model_copy(update={"steps": 24})
+    monkeypatch.setattr(training, "_SAVED_EVERY", 4)
+    longer = getattr(SMALL, f"{role}_standin").model_copy(update={"steps": 12})
     config, steps, advance = (
         SMALL.model_copy(update={f"{role}_standin": longer}),
         count(1),

@@ -2,7 +2,7 @@
 environments.
 
 The killed jobs run in forks of a fresh process, this file as a script: one that has used polars
-cannot be forked.
+cannot be forked. ``tests/thorough`` has all stages with all signals.
 """
 
 import os
@@ -110,12 +110,14 @@ def stop(folder: Path, process: subprocess.Popen, sent: signal.Signals) -> tuple
     return 128 - code if code < 0 else code, (folder / "printed").read_text()
 
 
-SIGNALS = pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-
-
-@SIGNALS
 @pytest.mark.parametrize(
-    ("starter", "stage"), [(RUN, STAGE), (RUN, IN_CALLBACK), (LAUNCH, STAGE), (LAUNCH, IMPORTING)]
+    ("starter", "stage", "sent"),
+    [
+        (RUN, STAGE, signal.SIGTERM),
+        (RUN, IN_CALLBACK, signal.SIGINT),
+        (LAUNCH, STAGE, signal.SIGINT),
+        (LAUNCH, IMPORTING, signal.SIGTERM),
+    ],
 )
 def test_a_stage(stage: str, starter: str, sent: signal.Signals, tmp_path: Path) -> None:
     process = start(tmp_path, sys.executable, starter, "stage.py", stage=stage)
@@ -151,7 +153,7 @@ def configure(folder: Path, kind: str) -> None:
 
 
 @LINUX
-@pytest.mark.parametrize(("stage", "sent"), [(STAGE, signal.SIGTERM), (IMPORTING, signal.SIGINT)])
+@pytest.mark.parametrize(("stage", "sent"), [(STAGE, signal.SIGTERM)])
 def test_a_launcher_of_two(stage: str, sent: signal.Signals, tmp_path: Path) -> None:
     """One process with a configuration is stopped above, by a second Ctrl-C."""
     configure(tmp_path, "MULTI_GPU")
@@ -165,7 +167,6 @@ def test_a_launcher_of_two(stage: str, sent: signal.Signals, tmp_path: Path) -> 
     ("sent", "shell"),
     [
         (signal.SIGTERM, "/bin/sh"),
-        (signal.SIGKILL, "/bin/sh"),
         (signal.SIGKILL, "/bin/bash"),
         (signal.SIGINT, "/bin/sh"),
     ],

@@ -308,9 +308,9 @@ def plain(case: Case, opening: ForcedPrefix, noise: Tensor) -> tuple[list[int], 
     prefix = opening.inputs[: len(opening.inputs) - len(opening.tokens)]
     while True:
         length, every = len(running[0][1]), []
-        for total, tokens in running:
-            inputs = torch.cat([prefix, embed(torch.tensor(tokens))])[None]
-            scores = case.language(inputs_embeds=inputs).logits[0, -1].float().log_softmax(-1)
+        inputs = [torch.cat([prefix, embed(torch.tensor(tokens))]) for _, tokens in running]
+        logits = case.language(inputs_embeds=torch.stack(inputs)).logits[:, -1]
+        for (total, tokens), scores in zip(running, logits.float().log_softmax(-1), strict=True):
             if length < decode.min_new_tokens:
                 scores[EOS] = -torch.inf
             for token in set(tokens):

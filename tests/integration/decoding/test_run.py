@@ -21,9 +21,8 @@ from pacer.features.store import IMAGES, PRIORS
 from pacer.model.checkpoint import WEIGHTS
 from tests.support.cases import listed_cases
 from tests.support.drive import contents
-from tests.support.models import (
-    save_calibrated,
-)
+from tests.support.made_records import few_records
+from tests.support.models import RandomFeatures, save_calibrated
 from tests.support.searches import settings
 
 pytestmark = pytest.mark.usefixtures("messages")
@@ -34,30 +33,43 @@ DECODE = settings(
 )
 
 
-@pytest.fixture
-def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monkeypatch) -> Any:
+def stage_in(folder: Path, backbones: Path, records: pl.DataFrame, features) -> Any:
     """The stage on a small checkpoint and eight test records a context: ``stage(out, **changes of
     the settings)`` gives the folder's files. ``context``: of its records alone."""
     cases = records.with_columns(split=pl.lit("test"))
-    save_calibrated(tmp_path / "model", backbones)
-    (tmp_path / "features").mkdir()
-    (tmp_path / "features" / "manifest.json").write_text("{}")
+    save_calibrated(folder / "model", backbones)
+    (folder / "features").mkdir()
+    (folder / "features" / "manifest.json").write_text("{}")
     for index in (IMAGES, PRIORS):
-        (tmp_path / "features" / index).touch()
-    monkeypatch.setattr(run, "open_features", lambda directory, backbones, device: features)
+        (folder / "features" / index).touch()
 
     def decode(out: str, context: str | None = None, **changes: Any) -> dict[str, bytes]:
-        target, config = tmp_path / out, DECODE.model_copy(update=changes)
+        target, config = folder / out, DECODE.model_copy(update=changes)
         rows = cases if context is None else cases.filter(context=context)
-        decode_records(tmp_path / "model", backbones, rows, tmp_path / "features", config, target)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(run, "open_features", lambda directory, backbones, device: features)
+            decode_records(folder / "model", backbones, rows, folder / "features", config, target)
         assert not any(Path(f"{target}.scratch").glob("*/lines"))
         return contents(target)
 
     return decode
 
 
-def test_every_record_has_its_line_in_the_records_order(stage, records: pl.DataFrame) -> None:
-    files = stage("out")
+@pytest.fixture
+def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features) -> Any:
+    return stage_in(tmp_path, backbones, records, features)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, backbones: Path) -> dict[str, bytes]:
+    """What the stage writes if nothing stops it."""
+    folder = tmp_path_factory.mktemp("stage")
+    return stage_in(folder, backbones, few_records(".jpg"), RandomFeatures())("out")
+
+
+def test_every_record_has_its_line_in_the_records_order(
+    files: dict[str, bytes], records: pl.DataFrame
+) -> None:
     for context in ("sn", "sw", "mn", "mw"):
         for folder in ("", "controls/another_patient/"):
             lines = [
@@ -126,11 +138,10 @@ def stopped(stage, tmp_path: Path, monkeypatch, after: int, **changes: Any) -> P
 
 
 def test_a_stopped_run_goes_on_with_the_records_that_are_missing(
-    stage, tmp_path: Path, monkeypatch
+    stage, files: dict[str, bytes], tmp_path: Path, monkeypatch
 ) -> None:
     """Each result is on disk as soon as it is there, and a line that a kill cut short is decoded
     again."""
-    files = stage("out")
     stream, decoded = Generator.stream, []
 
     def counted(self, given, workers):
@@ -179,9 +190,10 @@ def test_a_split_without_records_is_refused(stage) -> None:
         stage("out", split="val")
 
 
-def test_depth_weights_of_the_examples_are_kept(stage, records: pl.DataFrame) -> None:
+def test_depth_weights_of_the_examples_are_kept(
+    files: dict[str, bytes], records: pl.DataFrame
+) -> None:
     """One record a study, with its lateral image where a record has one."""
-    files = stage("out", examples=2)
     kept = load(files["routing.safetensors"])
     study_of = dict(records.select("record_id", "study_id").iter_rows())
     with_lateral = set(records.filter(pl.col("lateral").is_not_null())["study_id"])
@@ -201,7 +213,10 @@ def test_depth_weights_of_the_examples_are_kept(stage, records: pl.DataFrame) ->
     )  # of different images
 
 
-def test_the_manifest_says_which_weights_wrote_the_reports(stage, tmp_path: Path) -> None:
-    manifest = json.loads(stage("out")["manifest.json"])
+def test_the_manifest_says_which_weights_wrote_the_reports(
+    files: dict[str, bytes], backbones: Path, tmp_path: Path
+) -> None:
+    manifest = json.loads(files["manifest.json"])
+    save_calibrated(tmp_path / "model", backbones)
     assert manifest["weights"] == hash_file(tmp_path / "model" / WEIGHTS)
     assert set(manifest["frozen"]) == {"vision", "language", "text"}

@@ -142,11 +142,8 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_as_before(tiny: TinyReposi
     assert "Made with other code or parameters than those of now: SimMLM, direct, gated" in notes
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_study_ends_its_dvc_within_three_seconds(
-    tiny: TinyRepository, number: int
-) -> None:
-    assert_it_ends(tiny, number)
+def test_a_stopped_study_ends_its_dvc_within_three_seconds(tiny: TinyRepository) -> None:
+    assert_it_ends(tiny, signal.SIGTERM)
 
 
 def stage_works(tiny: TinyRepository) -> bool:

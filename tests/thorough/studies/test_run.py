@@ -4,6 +4,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from pacer.studies.repository import Repository
 from tests.integration.studies.test_run import assert_it_ends, run, table
 from tests.support.studies import TinyRepository
@@ -38,5 +40,6 @@ def test_two_workers_make_the_same_runs_in_dvcs_queue(tiny: TinyRepository) -> N
     assert run(tiny, "gated", queue=True)[-1] == "tiny: nothing to do: all 1 runs exist"
 
 
-def test_a_study_ends_with_its_terminal(tiny: TinyRepository) -> None:
-    assert_it_ends(tiny, signal.SIGHUP)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_study_ends_with_ctrl_c_and_with_its_terminal(tiny: TinyRepository, number: int) -> None:
+    assert_it_ends(tiny, number)

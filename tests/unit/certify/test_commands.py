@@ -12,7 +12,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.certify.cards import COLUMNS, FAULTS, REPEATED, WORDS
+from pacer.certify.cards import COLUMNS, FAULTS, REPEATED, WORDS, make_cards, of_synthetic
+from pacer.core.io import hash_file
 from tests.support.cli import Outcome
 from tests.support.repository import ROOT
 
@@ -33,15 +34,26 @@ def other_order(predictions, references):
 """
 
 
+@pytest.fixture(scope="module")
+def texts() -> str:
+    return make_cards(of_synthetic(3, 24)).write_csv()
+
+
 @pytest.fixture
-def cards(pacer: Run, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cards(texts: str, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Cards of 24 references beside ``mine.py``, in the working directory."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     (repository / "mine.py").write_text(MINE)
+    (repository / "cards").mkdir()
+    (repository / "cards" / "texts.csv").write_text(texts)
+    return repository / "cards"
+
+
+def test_cards_are_made(pacer: Run, repository: Path, texts: str) -> None:
     made = pacer("certify", "make", "--out", "cards", "--limit", 24, "--seed", 3)
     assert made.code == 0 and "`pacer certify score cards TABLE`" in made.out, made.error
-    return repository / "cards"
+    assert (repository / "cards" / "texts.csv").read_text() == texts
 
 
 def test_functions_are_certified_side_by_side(pacer: Run, cards: Path) -> None:
@@ -55,7 +67,9 @@ def test_functions_are_certified_side_by_side(pacer: Run, cards: Path) -> None:
     assert "rewards" in dropped and dropped.split()[-3] == "sees"
     assert "sees: both shares are above 0.5" in done.out
     folder = cards.parent / "certificate"
-    assert (folder / "table.md").read_text().startswith("| Verdict, share of pairs")
+    text = (folder / "table.md").read_text()
+    assert text.startswith("| Verdict, share of pairs")
+    assert text.splitlines()[-1].endswith(hash_file(cards / "texts.csv"))
     assert "<svg" in (folder / "certificate.svg").read_text()
 
 
@@ -66,7 +80,7 @@ def test_a_table_of_scores_is_certified(pacer: Run, cards: Path) -> None:
     assert [*rows[0]] == [*COLUMNS]
     repeats = [{**row, "score": row["kind"].count(REPEATED)} for row in rows]
     pl.DataFrame(repeats).write_csv("mine.csv")
-    options = ("--lower-is-better", "--json", "--out", "elsewhere")
+    options = ("--lower-is-better", "REPEATS", "--json", "--out", "elsewhere")
     done = pacer("certify", "score", "cards", "REPEATS=mine.csv", *options)
     assert done.code == 0, done.error
     found = json.loads(done.out)["REPEATS"]
@@ -79,12 +93,15 @@ def test_a_table_of_scores_is_certified(pacer: Run, cards: Path) -> None:
 
 def test_own_references_are_read_by_their_columns(pacer: Run, repository: Path) -> None:
     texts = ["Mild edema. Tumor on the left. No effusion.", "Lungs are clear. Heart is large."]
-    table = {"study": ["a", "b"], "patient_id": ["p", "q"], "findings": texts, "text": texts}
-    pl.DataFrame(table).write_csv("own.csv")
+    texts.append("1. Lungs are clear. 2. Heart is large.")  # alike without the numbers
+    ids = {"study": ["a", "b", "c"], "patient_id": ["p", "q", "q"]}
+    pl.DataFrame({**ids, "findings": texts, "text": texts}).write_csv("own.csv")
     refused = pacer("certify", "make", "--references", "own.csv", "--id", "study")
     assert refused.code == 1 and "--reference-text" in refused.error
     columns = ("--id", "study", "--reference-text", "findings")
     assert pacer("certify", "make", "--references", "own.csv", *columns, "--out", "own").code == 0
+    again = pacer("certify", "make", "--out", "own")
+    assert again.code == 1 and "texts.csv, which would be lost" in again.error
     made = pl.read_csv("own/texts.csv")
     assert {*made["kind"]} == {"unchanged", *WORDS[:3]}
     assert {*made["patient_id"]} == {"p", "q"}
@@ -105,11 +122,14 @@ def test_own_references_are_read_by_their_columns(pacer: Run, repository: Path) 
         (["--metric", "mine:other_order"], "takes predictions first, .* exchange"),
         (["--metric", "f1"], "needs --chexbert"),
         (["absent.csv"], "absent.csv"),
+        (["--lower-is-better", "mine"], "mine: there is no such .*; name one of exact_f1"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(
     pacer: Run, cards: Path, arguments: list[str], message: str
 ) -> None:
+    file = cards / "texts.csv"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:4]))
     done = pacer("certify", "score", "cards", *arguments)
     assert done.code == 1
     assert re.search(message, done.error), done.error
