@@ -92,9 +92,20 @@ def score(
         DataError: reports do not pair one to one, or an input is malformed. ConfigError: a value is
             not allowed, or ``out`` holds the scores of other reports.
     """
-    arguments = locals()
-    of_pairing = {name: arguments[name] for name in Pairing.model_fields}
-    pairing = validated(of_pairing, "pacer.score", Pairing)
+    pairing = {
+        "missing": missing,
+        "missing_references": missing_references,
+        "extract": extract,
+        "deduplicate": deduplicate,
+        "clean_references": clean_references,
+        "clean_hypotheses": clean_hypotheses,
+        "split": split,
+        "context": context,
+        "reference_id": reference_id,
+        "reference_text": reference_text,
+        "hypothesis_id": hypothesis_id,
+        "hypothesis_text": hypothesis_text,
+    }
     paths = [_path(source) for source in (references, hypotheses)]
     if out is not None and not force:
         check_replaced(Path(out), filter(None, paths[1:]))
@@ -105,13 +116,14 @@ def score(
     if columns is not None:
         settings = settings.model_copy(update={"columns": str(columns)})
     options = Scoring(
-        chexbert=None if chexbert is None else Path(chexbert),
-        labels=None if labels is None else Path(labels),
+        chexbert=_path(chexbert),
+        labels=_path(labels),
         settings=settings,
         without=(without,) if isinstance(without, str) else tuple(without),
         metrics=metrics_of(metrics),
     )
-    cases, origin = _read_pairs(references, hypotheses, paths, pairing)
+    validated_pairing = validated(pairing, "pacer.score", Pairing)
+    cases, origin = _read_pairs(references, hypotheses, paths, validated_pairing)
     result = Scores.of(score_cases(cases, options, origin))
     if out is not None:
         result.write(Path(out))
@@ -140,7 +152,7 @@ def _read_pairs(
     return cases, Origin(dict(zip(files, paths, strict=True)), about, protocol=protocol)
 
 
-def _path(source: Source) -> Path | None:
+def _path(source: Source | None) -> Path | None:
     if isinstance(source, Table):
         return source.path
     return Path(source) if isinstance(source, str | Path) else None
@@ -196,13 +208,9 @@ def label_reports(reports: pl.DataFrame) -> pl.DataFrame:
 def label(texts: str | Iterable[str] | Mapping[str, str]) -> list[Anchor]:
     """Return the commitment that the rules read in each report: findings present, absent and
     uncertain."""
-    values = (
-        texts.values()
-        if isinstance(texts, Mapping)
-        else [texts]
-        if isinstance(texts, str)
-        else texts
-    )
+    if isinstance(texts, str):
+        texts = [texts]
+    values = texts.values() if isinstance(texts, Mapping) else texts
     given = list(values) if isinstance(values, Iterable) else [None]
     if not all(isinstance(text, str) for text in given) or hasattr(texts, "columns"):
         raise DataError("pacer.label: expected reports as a str, a list of str or {id: str}")
