@@ -15,10 +15,9 @@ ADDENDUM = "§"
 _END, _PAIR = re.compile(GROUPS["end"]), re.compile(GROUPS["pair"])
 #: Other punctuation becomes spaces, and all digits become 0, because no rule uses the value of a
 #: number.
-_SPACED = {*punctuation, *map(chr, range(32))} - set(".,;!?-='/")
-_PLAIN = str.maketrans(
-    dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0") | dict.fromkeys("()", ",")
-)
+_SPACED = {*punctuation, *map(chr, range(32))} - set(".,;!?-='/()")
+_PLAIN = str.maketrans(dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0"))
+_COMMAS = str.maketrans("()", ",,")
 _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
     re.compile(GROUPS[name])
     for name in ("loose", "aside_section", "history", "addendum", "numbered", "pairs")
@@ -26,6 +25,9 @@ _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
 _DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM, _UNFINISHED = (
     re.compile(GROUPS[name])
     for name in ("divided", "values", "value_normal", "break", "dash", "item", "unfinished")
+)
+_PARENTHESIS, _BETWEEN_DASHES = (
+    re.compile(GROUPS[name]) for name in ("parenthesis", "between_dashes")
 )
 _ABBREVIATION = re.compile(
     rf"(?<![^\s?/,])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/?,])"
@@ -77,8 +79,29 @@ def located_segments(report: str) -> Iterator[tuple[str, Sequence[int]]]:
         words = segment.lstrip()
         if words:
             last = begins + len(segment)
-            yield words, origin[last - len(words) : last]
+            places = origin[last - len(words) : last]
+            if "(" in words or ")" in words:
+                yield from _with_asides(words, places)
+            else:
+                yield words, places
         begins = end.end() if end else 0
+
+
+def _with_asides(segment: str, places: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
+    """Yield a segment with commas for its brackets, without the asides that are statements of
+    their own, then these: "the lung (the other is free of consolidation) contains a mass"."""
+    main, origin, asides, begins = "", list[int](), [], 0
+    for aside in _PARENTHESIS.finditer(segment):
+        main += segment[begins : aside.start() + 1]
+        origin += places[begins : aside.start() + 1]
+        asides.append((aside["aside"], places[aside.start("aside") : aside.end("aside")]))
+        begins = aside.end()
+    main, origin = main + segment[begins:], [*origin, *places[begins:]]
+    for words, where in [(main, origin), *asides]:
+        stripped = words.translate(_COMMAS).strip(" ,")
+        first = len(words) - len(words.translate(_COMMAS).lstrip(" ,"))
+        if stripped:
+            yield stripped, where[first : first + len(stripped)]
 
 
 def expand_abbreviations(segment: str) -> tuple[str, Sequence[int], list[int]]:
@@ -164,6 +187,8 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
     if "addend" in lower or (":" in lower and has_any(lower, _HEADED)):
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
+    if " - " in lower:
+        lower = _BETWEEN_DASHES.sub(r"(\g<aside>)", lower)
     if has_any(lower, _IN_DIVIDED):
         lower, places = substitute(_DIVIDED, _edited, lower, places)
     if "=" in lower:  # the rules write their own sign before values
