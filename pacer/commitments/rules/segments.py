@@ -66,7 +66,7 @@ _IN_VALUES = (
     "tain,",
     "mentioned,",
 )
-_IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,")
+_IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,", " 0 ", " 0%")
 
 
 def located_segments(report: str) -> Iterator[tuple[str, Sequence[int]]]:
@@ -222,6 +222,8 @@ def _edited(match: re.Match[str]) -> str:
         return " " * (kind == "label")
     if kind == "verb":
         return {"ca": "can", "wo": "will"}.get(words, words) + " not"
+    if kind == "zero":  # a measure: "now 0 cm"
+        return "nil"
     if kind in ("each", "head"):
         return words + ("!" if kind == "each" else "= ")
     words = words.strip("() ")
