@@ -9,9 +9,9 @@ from string import punctuation
 from pacer.commitments.rules.plain import has_any, plain, substitute
 from pacer.commitments.rules.table import ABBREVIATIONS, GROUPS
 
-#: A segment that says that an addendum begins.
+#: The segment that marks the start of an addendum.
 ADDENDUM = "§"
-#: Ends of segments, and the name on a line of a name and its value.
+#: Ends of segments; the name in a line of a name and its value.
 _END, _PAIR = re.compile(GROUPS["end"]), re.compile(GROUPS["pair"])
 #: Other punctuation becomes spaces, and all digits become 0, because no rule uses the value of a
 #: number.
@@ -33,22 +33,22 @@ _ABBREVIATION = re.compile(
     rf"(?<![^\s?/,])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/?,])"
 )
 _STROKE = re.compile(" ?(?P<stroke>/) ?")
-#: The first words of all abbreviations, also beside commas.
+#: First words of all abbreviations, with and without an adjacent comma.
 _ABBREVIATED = frozenset(
     before + short.split()[0] + after
     for short in ABBREVIATIONS
     for before in ("", ",")
     for after in ("", ",")
 )
-#: What commas and dashes divide, and a comma within a number.
+#: A phrase between commas; a comma inside a number.
 _PHRASE, _IN_NUMBER = re.compile(r"[^, ](?:[^,]*[^, ])?"), re.compile(r",(?=\d)")
 _DASHED, _WORD = re.compile(r"\s*[-*]"), re.compile(r"\S+")
-#: The longest line of a list of short lines; and the least width to which lines are wrapped.
+#: Maximum length of a line in a list of short lines; minimum width of wrapped text.
 _ITEM_LENGTH, _WIDTH = 40, 30
 #: A line break inside a sentence, and the first word (or its part before a hyphen) behind it.
 _WRAP, _FIRST_WORD = re.compile(r"\n(?=[ \t]*[a-z\d(])(?<![.;:!?]\n)"), re.compile(r"[^\s-]*-?")
-#: Pieces of which a text has one if it is to be searched for an addendum, divided words, and
-#: values.
+#: A text is searched for an addendum, for divided words or for values only if it contains one of
+#: these.
 _HEADED = ("correct", "amend", "errat", "revis")
 _IN_DIVIDED = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
 _IN_VALUES = (
@@ -88,20 +88,24 @@ def located_segments(report: str) -> Iterator[tuple[str, Sequence[int]]]:
 
 
 def _with_asides(segment: str, places: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
-    """Yield a segment with commas for its brackets, without the asides that are statements of
-    their own, then these: "the lung (the other is free of consolidation) contains a mass"."""
+    """Yield a segment without the statements in its brackets, then each of them. No cue reaches
+    out of a statement such as "(the left is free of consolidation)", and none reaches in. Other
+    brackets become commas."""
     main, origin, asides, begins = "", list[int](), [], 0
     for aside in _PARENTHESIS.finditer(segment):
-        main += segment[begins : aside.start() + 1]
-        origin += places[begins : aside.start() + 1]
-        asides.append((aside["aside"], places[aside.start("aside") : aside.end("aside")]))
+        start, end = aside.span("aside")
+        main += segment[begins:start]
+        origin += places[begins:start]
+        asides.append((aside["aside"], places[start:end]))
         begins = aside.end()
-    main, origin = main + segment[begins:], [*origin, *places[begins:]]
-    for words, where in [(main, origin), *asides]:
-        stripped = words.translate(_COMMAS).strip(" ,")
-        first = len(words) - len(words.translate(_COMMAS).lstrip(" ,"))
-        if stripped:
-            yield stripped, where[first : first + len(stripped)]
+    main += segment[begins:]
+    origin += places[begins:]
+    for text, where in [(main, origin), *asides]:
+        words = text.translate(_COMMAS).lstrip(" ,")
+        first = len(text) - len(words)
+        words = words.rstrip(" ,")
+        if words:
+            yield words, where[first : first + len(words)]
 
 
 def expand_abbreviations(segment: str) -> tuple[str, Sequence[int], list[int]]:
@@ -203,7 +207,7 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
 
 
 def _loose(mark: re.Match[str]) -> str:
-    """Return how a loose mark is read: a dash after a space as a comma."""
+    """Return the replacement of a loose mark: a comma for a dash after a space, else a space."""
     return (
         ","
         if mark[0] == "-" and mark.string[max(0, mark.start() - 1) : mark.start()].isspace()
@@ -212,7 +216,7 @@ def _loose(mark: re.Match[str]) -> str:
 
 
 def _end(gap: re.Match[str]) -> str:
-    """Return what ends a segment, in the length of what it replaces."""
+    """Return the mark of a segment's end, padded to the length of the text that it replaces."""
     return "!".ljust(len(gap[0]))
 
 
