@@ -69,7 +69,7 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     last: tuple[str, ...] = ()
     named = False
     for segment, places in located_segments(report):
-        if segment == ADDENDUM:  # what it says of a finding holds instead of what was said before
+        if segment == ADDENDUM:  # it replaces earlier statements about the same findings
             before_addendum, verdict = before_addendum | verdict, {}
         readings = segment_readings(segment)
         if not readings and named and takes_back(segment):
@@ -88,6 +88,7 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
                     certain.add((finding, polarity))
                 if polarity is not None and verdict.get(finding, "negative") == "negative":
                     verdict[finding] = polarity
+    mentions.sort(key=lambda mention: mention.start)  # asides come after the rest of a sentence
     verdict = before_addendum | verdict
     anchor = _anchor_of(frozenset(verdict.items()))
     # a statement without doubt that affirms or hedges the finding decides
@@ -99,8 +100,8 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
 
 
 def _place(report: str, words: Match, places: Sequence[int]) -> tuple[int, int]:
-    """Return the place of some words of a segment in the report, without the blanks at their ends:
-    a pattern or an abbreviation may take one with it."""
+    """Return the place of some words of a segment in the report, without the blanks at their ends,
+    which a pattern or an abbreviation may include."""
     start, end = places[words.start], places[words.end - 1] + 1
     written = report[start:end]
     return end - len(written.lstrip()), start + len(written.rstrip())
@@ -144,7 +145,8 @@ def _anchor_of(verdict: frozenset[tuple[str, str]]) -> Anchor:
     )
 
 
-#: Characters around a name in which a negation counts. The paper names no size.
+#: Characters on either side of a name in which a negation counts: our choice, as the paper gives no
+#: size.
 WINDOW = 40
 
 _UNCERTAIN = re.compile(

@@ -1,5 +1,5 @@
-"""Foreign characters, markup and structured text as plain text, in which every character knows its
-place in the report.
+"""Convert foreign characters, markup and structured text to plain text, and map each character to
+its place in the report.
 
 Models and web pages write bullets, tags, entities, JSON and tables; none of them may hide a cue or
 join two statements.
@@ -16,7 +16,7 @@ from pacer.commitments.rules.table import GROUPS, expand, lines
 #: The place in the report of each character of a text.
 Places = Sequence[int]
 
-#: A report in ASCII without these is plain already.
+#: An ASCII report without any of these marks needs no conversion.
 _MARKS = (
     *'<>&\\|~#*{"`\t',
     "_x000",
@@ -29,7 +29,7 @@ _MARKS = (
     "uman:",
     "UMAN:",
 )
-#: What the tables call the signs that they cannot show.
+#: Names that the tables use for characters that they cannot show.
 _SIGNS = {"line": "\n\n", "blank": " ", "nothing": ""}
 #: Characters with a special plain form.
 _SPELLINGS = {
@@ -61,8 +61,8 @@ def _plain_letter(letter: str) -> str:
 
 #: The content of a cell of a table.
 _CELL = re.compile(r"[^|\s](?:[^|\n]*[^|\s])?")
-#: Markup in the order of its replacement: the sign that a text needs to have it, its pattern, the
-#: new text.
+#: Markup in the order of its replacement: a sign without which a text has none, the pattern, and
+#: the new text.
 _MARKUP = [
     (
         row["sign"],
@@ -154,9 +154,9 @@ _TURNS, _TASK, _INDICATION, _ASIDE, _REPORT = (
     re.compile(GROUPS[name], re.IGNORECASE if name != "aside_section" else 0)
     for name in ("turns", "task", "indication", "aside_section", "report_begins")
 )
-#: A tag or a mark, which is no word of a prompt.
+#: Tags and marks, which do not count as words of a prompt.
 _MARK = re.compile(r"<[^>]*>|\[/?\w+\]")
-#: Words of a beginning among which a task is sought.
+#: Number of words at the beginning in which a task is searched for.
 _WORDS = 40
 
 

@@ -25,7 +25,7 @@ class Reading(NamedTuple):
 
 
 class _Passage(NamedTuple):
-    """A mention, and the other mentions, the cues and the places of commas near it, in order."""
+    """A mention with the mentions, cues and commas around it, each in the order of the text."""
 
     text: str
     before: list[Match]
@@ -35,12 +35,12 @@ class _Passage(NamedTuple):
     commas: list[int]
 
 
-#: What cues can say of a finding, the deciding kinds first; other cues (exceptions, clauses, ...)
-#: limit their reach.
+#: Kinds of cues that decide a polarity, by precedence. Other kinds (exceptions, clauses, ...) only
+#: limit the reach of these.
 _DECIDING = (("uncertain",), ("negative", "instead"), ("hint",), ("silent",))
 _DECIDING_KINDS = frozenset().union(*_DECIDING)
-#: Characters around a mention that are read: twice the longest reach, as the list of a finding goes
-#: on behind it.
+#: Characters read on either side of a mention: twice the longest reach, because the list that names
+#: the finding can continue behind it.
 _WINDOW = 300
 _START = attrgetter("start")
 
@@ -74,8 +74,8 @@ def _readings(
 
 
 def _decide(mention: Match, cues: list[Match]) -> Reading:
-    """Decide: uncertain before negative before the mention's own polarity; the nearest of several
-    cues is returned."""
+    """Apply the precedence: uncertain, then negative, then the mention's own polarity. Of several
+    cues that agree, return the nearest."""
     if not cues:
         return Reading("negative" if mention.row.says == "denies" else "positive", None)
     uncertain, negative, hint, silent = (
@@ -185,8 +185,8 @@ def _end_of_subjects(passage: _Passage) -> int:
 
 
 def _between_two(passage: _Passage, cue: Match) -> bool:
-    """Whether a hint such as "and/or" stands between two findings that exclude each other. An
-    opacity is no such finding: "atelectasis/infiltrate" gives the cause of what is seen."""
+    """Whether a hint such as "and/or" separates two findings that exclude each other. An opacity
+    does not count: "atelectasis/infiltrate" names its cause."""
     if cue.row.says != "hint":
         return True
     if passage.mention.row.says == "denies" or passage.mention.row.findings == ("lung opacity",):
@@ -301,7 +301,7 @@ _QUALIFIER, _GENERAL, _PREDICATE, _STATED = (
 _PROPERTY_OF, _EVIDENCE, _DENIED_DEGREE = (
     re.compile(GROUPS[name]) for name in ("property_of", "evidence", "denied_degree")
 )
-#: A name that is a statement: "widened mediastinum", "heart enlarged".
+#: Names that are statements by themselves: "widened mediastinum", "heart enlarged".
 _STATEMENT = re.compile(
     rf"\b(?:{GROUPS['large']}|widened|thickened|collapsed|congested|engorged)\b"
 )

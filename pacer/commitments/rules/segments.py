@@ -9,16 +9,15 @@ from string import punctuation
 from pacer.commitments.rules.plain import has_any, plain, substitute
 from pacer.commitments.rules.table import ABBREVIATIONS, GROUPS
 
-#: A segment that says that an addendum begins.
+#: The segment that marks the start of an addendum.
 ADDENDUM = "§"
-#: Ends of segments, and the name on a line of a name and its value.
+#: Ends of segments; the name in a line of a name and its value.
 _END, _PAIR = re.compile(GROUPS["end"]), re.compile(GROUPS["pair"])
 #: Other punctuation becomes spaces, and all digits become 0, because no rule uses the value of a
 #: number.
-_SPACED = {*punctuation, *map(chr, range(32))} - set(".,;!?-='/")
-_PLAIN = str.maketrans(
-    dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0") | dict.fromkeys("()", ",")
-)
+_SPACED = {*punctuation, *map(chr, range(32))} - set(".,;!?-='/()")
+_PLAIN = str.maketrans(dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0"))
+_COMMAS = str.maketrans("()", ",,")
 _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
     re.compile(GROUPS[name])
     for name in ("loose", "aside_section", "history", "addendum", "numbered", "pairs")
@@ -27,26 +26,29 @@ _DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM, _UNFINISHED = (
     re.compile(GROUPS[name])
     for name in ("divided", "values", "value_normal", "break", "dash", "item", "unfinished")
 )
+_PARENTHESIS, _BETWEEN_DASHES = (
+    re.compile(GROUPS[name]) for name in ("parenthesis", "between_dashes")
+)
 _ABBREVIATION = re.compile(
     rf"(?<![^\s?/,])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/?,])"
 )
 _STROKE = re.compile(" ?(?P<stroke>/) ?")
-#: The first words of all abbreviations, also beside commas.
+#: First words of all abbreviations, with and without an adjacent comma.
 _ABBREVIATED = frozenset(
     before + short.split()[0] + after
     for short in ABBREVIATIONS
     for before in ("", ",")
     for after in ("", ",")
 )
-#: What commas and dashes divide, and a comma within a number.
+#: A phrase between commas; a comma inside a number.
 _PHRASE, _IN_NUMBER = re.compile(r"[^, ](?:[^,]*[^, ])?"), re.compile(r",(?=\d)")
 _DASHED, _WORD = re.compile(r"\s*[-*]"), re.compile(r"\S+")
-#: The longest line of a list of short lines; and the least width to which lines are wrapped.
+#: Maximum length of a line in a list of short lines; minimum width of wrapped text.
 _ITEM_LENGTH, _WIDTH = 40, 30
 #: A line break inside a sentence, and the first word (or its part before a hyphen) behind it.
 _WRAP, _FIRST_WORD = re.compile(r"\n(?=[ \t]*[a-z\d(])(?<![.;:!?]\n)"), re.compile(r"[^\s-]*-?")
-#: Pieces of which a text has one if it is to be searched for an addendum, divided words, and
-#: values.
+#: A text is searched for an addendum, for divided words or for values only if it contains one of
+#: these.
 _HEADED = ("correct", "amend", "errat", "revis")
 _IN_DIVIDED = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
 _IN_VALUES = (
@@ -64,7 +66,7 @@ _IN_VALUES = (
     "tain,",
     "mentioned,",
 )
-_IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,")
+_IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,", " 0 ", " 0%")
 
 
 def located_segments(report: str) -> Iterator[tuple[str, Sequence[int]]]:
@@ -77,8 +79,33 @@ def located_segments(report: str) -> Iterator[tuple[str, Sequence[int]]]:
         words = segment.lstrip()
         if words:
             last = begins + len(segment)
-            yield words, origin[last - len(words) : last]
+            places = origin[last - len(words) : last]
+            if "(" in words or ")" in words:
+                yield from _with_asides(words, places)
+            else:
+                yield words, places
         begins = end.end() if end else 0
+
+
+def _with_asides(segment: str, places: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
+    """Yield a segment without the statements in its brackets, then each of them. No cue reaches
+    out of a statement such as "(the left is free of consolidation)", and none reaches in. Other
+    brackets become commas."""
+    main, origin, asides, begins = "", list[int](), [], 0
+    for aside in _PARENTHESIS.finditer(segment):
+        start, end = aside.span("aside")
+        main += segment[begins:start]
+        origin += places[begins:start]
+        asides.append((aside["aside"], places[start:end]))
+        begins = aside.end()
+    main += segment[begins:]
+    origin += places[begins:]
+    for text, where in [(main, origin), *asides]:
+        words = text.translate(_COMMAS).lstrip(" ,")
+        first = len(text) - len(words)
+        words = words.rstrip(" ,")
+        if words:
+            yield words, where[first : first + len(words)]
 
 
 def expand_abbreviations(segment: str) -> tuple[str, Sequence[int], list[int]]:
@@ -164,6 +191,8 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
     if "addend" in lower or (":" in lower and has_any(lower, _HEADED)):
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
+    if " - " in lower:
+        lower = _BETWEEN_DASHES.sub(r"(\g<aside>)", lower)
     if has_any(lower, _IN_DIVIDED):
         lower, places = substitute(_DIVIDED, _edited, lower, places)
     if "=" in lower:  # the rules write their own sign before values
@@ -178,7 +207,7 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
 
 
 def _loose(mark: re.Match[str]) -> str:
-    """Return how a loose mark is read: a dash after a space as a comma."""
+    """Return the replacement of a loose mark: a comma for a dash after a space, else a space."""
     return (
         ","
         if mark[0] == "-" and mark.string[max(0, mark.start() - 1) : mark.start()].isspace()
@@ -187,7 +216,7 @@ def _loose(mark: re.Match[str]) -> str:
 
 
 def _end(gap: re.Match[str]) -> str:
-    """Return what ends a segment, in the length of what it replaces."""
+    """Return the mark of a segment's end, padded to the length of the text that it replaces."""
     return "!".ljust(len(gap[0]))
 
 
@@ -197,6 +226,8 @@ def _edited(match: re.Match[str]) -> str:
         return " " * (kind == "label")
     if kind == "verb":
         return {"ca": "can", "wo": "will"}.get(words, words) + " not"
+    if kind == "zero":  # a measure: "now 0 cm"
+        return "nil"
     if kind in ("each", "head"):
         return words + ("!" if kind == "each" else "= ")
     words = words.strip("() ")

@@ -64,7 +64,7 @@ for _line in lines("words.tsv"):
 
 
 def pieces(column: str) -> tuple[frozenset[str], ...]:
-    """Read a table's column of pieces: ``no, without & effusion``. Empty: every text is
+    """Parse the column of pieces, such as ``no, without & effusion``. If it is empty, every text is
     searched."""
     return tuple(frozenset(choices.split(", ")) for choices in column.split(" & ") if choices)
 
@@ -122,7 +122,7 @@ class Patterns:
         self._searches = [(rank, re.compile(text)) for rank, text in enumerate(expressions)]
         self._bits: dict[str, int] = {}
         for rank, row in enumerate(rows):
-            needed = row.pieces or (frozenset([""]),)  # nothing at all is a piece of every word
+            needed = row.pieces or (frozenset([""]),)  # the empty string is in every word
             for place, choices in enumerate((needed[0], needed[-1])):
                 for piece in choices:
                     self._bits[piece] = self._bits.get(piece, 0) | 1 << rank + place * len(rows)
@@ -163,7 +163,7 @@ class Patterns:
         return matches
 
     def _searches_of(self, mask: int) -> list[tuple[int, re.Pattern[str]]]:
-        """Return the ranks and patterns of rows, which have one bit each."""
+        """Return the ranks and patterns of the rows in a bit mask."""
         rest, searches = mask & (1 << len(self._rows)) - 1, []
         while rest:
             rank = (rest & -rest).bit_length() - 1
@@ -172,8 +172,8 @@ class Patterns:
         return searches
 
     def _rows_of(self, word: str) -> int:
-        """Return the rows of which a word can hold a first piece, one bit each, then those of a
-        second piece."""
+        """Return a bit mask of the rows for which the word contains a first piece; in the bits
+        above it, those for which it contains a second piece."""
         bits = self._bits.get("", 0)
         for piece in self._short:
             if piece in word:

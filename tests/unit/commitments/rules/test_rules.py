@@ -140,6 +140,7 @@ def test_what_is_shown(report: str, lines: list[str]) -> None:
 
 
 @given(text=TEXTS)
+@example(text="An opacity (the pleura has no effusion) and edema.")
 def test_mentions_explain_the_anchor(text: str) -> None:
     mentions = [*find_mentions(text)]
     stated = {
