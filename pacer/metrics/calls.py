@@ -3,14 +3,13 @@ calls them too."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
 from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import validated
-from pacer.config.corpus import Cleaner
 from pacer.config.decode import Score
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
@@ -26,7 +25,16 @@ from pacer.data.sources import Source
 from pacer.data.tables import Table
 from pacer.metrics.columns import metrics_of
 from pacer.metrics.ledger import mentions
-from pacer.metrics.options import DEFAULTS, Function, Pairing, Scoring
+from pacer.metrics.options import (
+    DEFAULTS,
+    Cleaning,
+    Extract,
+    Function,
+    MissingReference,
+    MissingReport,
+    Pairing,
+    Scoring,
+)
 from pacer.metrics.pair import pair_reports
 from pacer.metrics.reward import reward
 from pacer.metrics.score import score_cases
@@ -49,12 +57,12 @@ def score(
     settings: Score = DEFAULTS,
     force: bool = False,
     without: Iterable[str] = (),
-    missing: Literal["error", "empty"] = "error",
-    missing_references: Literal["error", "leave-out"] = "error",
-    extract: Literal["none", "boxed"] = "none",
+    missing: MissingReport = "error",
+    missing_references: MissingReference = "error",
+    extract: Extract = "none",
     deduplicate: bool = False,
-    clean_references: Literal["none"] | Cleaner = "none",
-    clean_hypotheses: Literal["none"] | Cleaner = "none",
+    clean_references: Cleaning = "none",
+    clean_hypotheses: Cleaning = "none",
     split: str | None = None,
     context: Context | None = None,
     reference_id: str | None = None,

@@ -16,17 +16,24 @@ DEFAULTS = Score(convention="llm-rg4", originals="upstream", columns=None)
 #: References and reports in the same order, each on one line -> one number for each pair.
 Function = Callable[[list[str], list[str]], Iterable[float]]
 
+#: What happens to a reference without a report, and to a blank reference.
+MissingReport = Literal["error", "empty"]
+MissingReference = Literal["error", "leave-out"]
+#: Which part of a generated text is the report, and how texts are cleaned.
+Extract = Literal["none", "boxed"]
+Cleaning = Literal["none", Cleaner]
+
 
 class Pairing(Strict):
     """How reports are read, paired and changed; the signature has it. Fields: see
     :func:`pacer.metrics.calls.score`."""
 
-    missing: Literal["error", "empty"] = "error"
-    missing_references: Literal["error", "leave-out"] = "error"
-    extract: Literal["none", "boxed"] = "none"
+    missing: MissingReport = "error"
+    missing_references: MissingReference = "error"
+    extract: Extract = "none"
     deduplicate: bool = False
-    clean_references: Literal["none", Cleaner] = "none"
-    clean_hypotheses: Literal["none", Cleaner] = "none"
+    clean_references: Cleaning = "none"
+    clean_hypotheses: Cleaning = "none"
     split: str | None = None
     context: Context | None = None
     reference_id: str | None = None
