@@ -32,7 +32,7 @@ from pacer.metrics.score_kinds import mean
 from pacer.metrics.statistics.halves import (
     LEAST_UNITS,
     MOST_UNDEFINED,
-    as_many,
+    effective_units,
     half_differences,
     interval_and_p,
     share_interval,
@@ -400,7 +400,7 @@ def single(parts: Sequence[Part], rows: tuple[Rows, Rows], rng: np.random.Genera
     half = sums_of(rng.integers(0, 2, (SPLITS, n)), own)
     halves = np.concatenate([part.score(half), part.score(total - half)])
     value = part.score(total)
-    low, high = share_interval(value, variance(halves), as_many(counts.T))
+    low, high = share_interval(value, variance(halves), effective_units(counts.T))
     return prints(value, halves, (counts > 0).sum(axis=1)), np.nan, low, high
 
 

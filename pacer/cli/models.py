@@ -77,7 +77,7 @@ def decode(
     options = {"split": split, "limit": limit, "controls": []}
     decoding = validated(config.decode.model_dump() | options, "pacer decode", Decode)
     encoding = config.features
-    from pacer.serving.layout import FINDINGS, located
+    from pacer.serving.layout import READING, located
 
     model = located(model)
     terminal.check_exists(records, model, backbones, remedy=terminal.FROM_STAGE)
@@ -96,7 +96,7 @@ def decode(
         findings = BACKBONES.with_name("findings")
         opened = nullcontext(backbones or BACKBONES)
     else:
-        findings = model / FINDINGS
+        findings = model / READING
         opened = frozen_models(model, backbones)
     is_own = records.resolve() == CORPUS.resolve()
     features = STORE if is_own else out.with_name(f"{out.name}.features")

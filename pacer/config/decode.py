@@ -59,7 +59,7 @@ class Decode(Strict):
         return self
 
 
-class Score(Strict):
+class ScoreSettings(Strict):
     """The group ``score``: convention of F1, references, and further columns."""
 
     convention: Literal["llm-rg4", "r2gen", "nicolson", "top5", "weighted"]

@@ -16,7 +16,7 @@ from ruamel.yaml.comments import CommentedMap
 
 from pacer.config.backbones import Backbones, Features
 from pacer.config.corpus import Anchors, Corpus, Emphasis
-from pacer.config.decode import Decode, Score
+from pacer.config.decode import Decode, ScoreSettings
 from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
 from pacer.config.strict import Strict, read_mapping, read_params, validated
 from pacer.config.training import Batches, Calibrate, Parent, Schedule, Train
@@ -54,7 +54,7 @@ class Params(Strict):
     parent: Parent
     calibrate: Calibrate
     decode: Decode
-    score: Score
+    score: ScoreSettings
 
     @model_validator(mode="after")
     def _across(self) -> Self:

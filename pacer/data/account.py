@@ -190,8 +190,8 @@ def _also(places: list[str]) -> str:
     if not places:
         return ""
     first = ", ".join(places[:_PLACES])
-    more = ", …" if len(places) > _PLACES else ""
-    return f" (also {first}{more}; {len(places):,} more)"
+    others = f" and {len(places) - _PLACES:,} others" if len(places) > _PLACES else ""
+    return f" (also {first}{others})"
 
 
 def _reason_with_value() -> pl.Expr:

@@ -71,7 +71,8 @@ _SECTIONS = pl.concat_str(
     separator="+",
     ignore_nulls=True,
 ).replace("", None)
-#: Upstream's previous report if both of its sections are marked as absent: the mark itself.
+#: The previous report that upstream gives a record whose previous report has neither section. Its
+#: cleaner leaves this one letter of the mark for "absent" (docs/readings.md).
 _ABSENT_PRIOR = "s"
 _EMPTY_PRIOR = "the context needs a previous report, but it is empty (see corpus.keep_empty_priors)"
 _LOST_TEXT = (
@@ -191,8 +192,8 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
         studies = studies.exclude(field, fault.is_not_null(), fault)
 
     def is_word(text: str) -> bool:
-        # in MIMIC-RG4, upstream cleans punctuation-only text like any other, and new_scores follow
-        # the result
+        # in MIMIC-RG4, upstream cleans text without letters like any other, and the released
+        # emphasis (`new_scores`) belongs to the cleaned text
         return is_absent(text) and (config.format != "rg4" or has_content(text))
 
     line_end = "\n" if config.cleaner == "decimals" else " "
@@ -220,6 +221,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
             is_long = pl.col(name).str.count_matches(r"[.!?](?:\s|$)") > 2
             ids = studies.used.filter(is_long)["id"]
             notes.count_first("long_context", "texts", ((name, id) for id in ids))
+    # blank sections of previous reports stay, because they are joined as upstream joins them
     studies = studies.with_columns(
         pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name)
         for name in _TEXTS
@@ -251,8 +253,9 @@ def _note_more_than_sections(studies: pl.DataFrame, names: Mapping[str, str], no
 
 
 def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
-    """Keep the examinations with a target; add ``target_impression``, ``report_raw``, ``sections``,
-    ``report``, and ``emphasis_text`` if the emphasis covers more text than the target."""
+    """Keep the examinations with a target and two different images; add ``target_impression``,
+    ``report_raw``, ``sections``, ``report``, and ``emphasis_text`` if the emphasis covers more text
+    than the target."""
     findings_only = config.target == "findings"
     clean = CLEANERS[config.cleaner]
     field = names.get("findings", "findings")
@@ -295,7 +298,7 @@ def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes:
 
 def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
     """Add ``prior_report``, and ``is_prior_empty``, which is true if a context needs a previous
-    report that has no text; remove the contexts without a previous report."""
+    report that has no text; remove the contexts that need one there."""
     clean = CLEANERS[config.cleaner]
     studies = studies.with_columns(prior_raw=_joined("prior_findings", "prior_impression", config))
     studies = studies.with_columns(prior_report=mapped("prior_raw", clean).fill_null(""))

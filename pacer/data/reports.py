@@ -23,7 +23,7 @@ from pacer.data.sources import (
     open_source,
     shown_names,
 )
-from pacer.data.tables import Table, is_index, other_separator
+from pacer.data.tables import SourceTable, is_index, other_separator
 from pacer.data.values import shown
 
 #: Names of columns of texts, in any case; only one text column is allowed.
@@ -142,7 +142,7 @@ def reports_of(
 
 
 def id_columns(
-    references: Table, hypotheses: Table, name: str | None
+    references: SourceTable, hypotheses: SourceTable, name: str | None
 ) -> tuple[str | None, str | None]:
     """Return the column of ids of each table: ``name`` if the table has such a column, else None.
     Raises a DataError if neither has it."""
@@ -158,7 +158,7 @@ def id_columns(
     return in_references, in_hypotheses
 
 
-def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.DataFrame:
+def _rows(table: SourceTable, columns: Mapping[str, str], names: Sequence[str]) -> pl.DataFrame:
     """Return the rows of :class:`Reports`; ``names``: the table's columns without row numbers."""
     text_name = columns["text"]
     id_name = columns.get("id", "")

@@ -14,7 +14,7 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
-from pacer.data.tables import Table, open_table
+from pacer.data.tables import SourceTable, open_table
 from pacer.data.values import shown
 
 #: Names of columns of ids, in any case; the first one that a table has is used.
@@ -26,7 +26,7 @@ _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
 #: The end of messages about an unknown form.
 FORMS = "docs/evaluation.md lists the accepted formats"
 #: References or hypotheses: the path of a file, or one of the forms in Python.
-Source = str | Path | Table | Mapping[str, Any] | Sequence[Any] | pl.DataFrame | Any
+Source = str | Path | SourceTable | Mapping[str, Any] | Sequence[Any] | pl.DataFrame | Any
 #: How the row numbers of a frame become ids.
 NAME_INDEX = (
     " (pandas: an unnamed index 0, 1, 2, … only numbers the rows; for ids, name it: "
@@ -36,11 +36,11 @@ NAME_INDEX = (
 
 def open_source(
     source: Source, name: str, texts: Collection[str], ids: Collection[str] = ID_COLUMNS
-) -> Table:
+) -> SourceTable:
     """Read a file, whose suffix determines the format, or an object in memory, which messages call
     ``name``; a table that was read is returned. ``texts``, ``ids``: names of columns of texts and
     ids, in small letters, by which the form of an object is recognised."""
-    if isinstance(source, Table):
+    if isinstance(source, SourceTable):
         return source
     if not isinstance(source, str | Path):
         return _with_plain_values(_table_of(Path(name), source, texts, ids))
@@ -62,7 +62,7 @@ def open_source(
     return table
 
 
-def _with_plain_values(table: Table) -> Table:
+def _with_plain_values(table: SourceTable) -> SourceTable:
     return table._replace(rows=[tuple(map(_plain, row)) for row in table.rows])
 
 
@@ -83,13 +83,13 @@ def _read_json(path: Path) -> Any:
 
 def _table_of(
     path: Path, content: Any, texts: Collection[str], ids: Collection[str] = ID_COLUMNS
-) -> Table:
+) -> SourceTable:
     """Return the table of JSON or a Python object; a list of one element is treated as this
     element."""
     columns = _columns_of(content, str(path), ids)
     if columns is not None:
         rows = list(zip(*columns.values(), strict=True))
-        return Table(path, "parquet", list(columns), range(1, len(rows) + 1), rows)
+        return SourceTable(path, "parquet", list(columns), range(1, len(rows) + 1), rows)
     if isinstance(content, np.ndarray):
         content = content.tolist()
     if isinstance(content, Mapping):
@@ -112,7 +112,7 @@ def _table_of(
             )
     names = list(dict.fromkeys(name for row in content for name in row))
     rows = [tuple(map(row.get, names)) for row in content]
-    return Table(path, "json", names, range(1, len(rows) + 1), rows)
+    return SourceTable(path, "json", names, range(1, len(rows) + 1), rows)
 
 
 def _objects(

@@ -64,7 +64,7 @@ class CsvForm(NamedTuple):
     quotes: Literal["doubled", "backslash"] = "doubled"
 
 
-class Table(NamedTuple):
+class SourceTable(NamedTuple):
     """The content of a file; see :func:`open_table`."""
 
     path: Path
@@ -134,7 +134,9 @@ class Table(NamedTuple):
                     raise DataError(f"{self.path}, {place}, {name}: {text} is {fault}")
 
 
-def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None = None) -> Table:
+def open_table(
+    path: str | Path, form: CsvForm | None = None, sheet: str | None = None
+) -> SourceTable:
     """Read a table: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``), ``.parquet`` or ``.xlsx``.
 
     Args:
@@ -170,10 +172,10 @@ def open_table(path: str | Path, form: CsvForm | None = None, sheet: str | None 
             raise DataError(f"{path}, line {number}: expected a JSON object, got {shown(line)}")
     columns = list(dict.fromkeys(name for _, line in lines for name in line))
     rows = [tuple(map(line.get, columns)) for _, line in lines]
-    return Table(path, "jsonl", columns, [number for number, _ in lines], rows)
+    return SourceTable(path, "jsonl", columns, [number for number, _ in lines], rows)
 
 
-def _read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path) -> SourceTable:
     """Read a Parquet file. Times with a zone such as +05:30, which polars refuses, become text."""
     with open(path, "rb") as file:
         table = pq.read_table(file)
@@ -182,7 +184,7 @@ def _read_parquet(path: Path) -> Table:
             table = table.set_column(place, field.name, table.column(place).cast(pa.string()))
     frame = pl.DataFrame(table)
     of_32_bits = frame.select(pl.col(pl.Float32)).columns
-    return Table(
+    return SourceTable(
         path,
         "parquet",
         frame.columns,
@@ -192,7 +194,7 @@ def _read_parquet(path: Path) -> Table:
     )
 
 
-def _read_sheet(path: Path, name: str | None) -> Table:
+def _read_sheet(path: Path, name: str | None) -> SourceTable:
     """Read a sheet of a workbook. Its header is the first row with more than one filled cell, or
     with one if no row has more; the rows above it are a title. Formulas have the value that was
     saved, and all rows of a merged cell have its value.
@@ -256,7 +258,7 @@ def _read_sheet(path: Path, name: str | None) -> Table:
     ]
     names = ["" if header[place] is None else str(header[place]) for place in columns]
     unread = {title: sheet.max_row for title, sheet in sheets.items() if sheet.max_row > 1}
-    return Table(
+    return SourceTable(
         path,
         "xlsx",
         names,
@@ -301,7 +303,7 @@ def _as_formatted(value: float, form: str) -> Any:
     return text
 
 
-def _read_csv(path: Path, form: CsvForm) -> Table:
+def _read_csv(path: Path, form: CsvForm) -> SourceTable:
     """Read a CSV file, with or without a byte order mark. Blank lines above the header are skipped;
     a first line that names the separator takes precedence over the setting."""
     columns: list[str] = []
@@ -359,7 +361,7 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
         raise DataError(
             f"{path}, after line {line}: not {form.encoding.upper()}; {remedy}"
         ) from None
-    return Table(path, "csv", columns, numbers, rows)
+    return SourceTable(path, "csv", columns, numbers, rows)
 
 
 def _escaped(path: Path, form: CsvForm) -> str:

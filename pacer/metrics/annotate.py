@@ -13,7 +13,7 @@ from typing import IO, NamedTuple
 
 import polars as pl
 
-from pacer.config.decode import Score
+from pacer.config.decode import ScoreSettings
 from pacer.core.errors import DataError
 from pacer.core.machine import core_count
 from pacer.core.progress import Ticker
@@ -121,7 +121,7 @@ def _hypotheses(cases: pl.DataFrame) -> list[str]:
     return ["hypothesis", *(f"{control}_hypothesis" for control in controls_of(cases))]
 
 
-def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
+def _against_originals(cases: pl.DataFrame, settings: ScoreSettings) -> pl.DataFrame:
     """Return the cases that have original findings, with these as references in the form that the
     settings name."""
     form, _ = ORIGINALS[settings.originals]

@@ -10,7 +10,7 @@ import polars as pl
 from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import validated
-from pacer.config.decode import Score
+from pacer.config.decode import ScoreSettings
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file
@@ -22,7 +22,7 @@ from pacer.data.reports import (
 )
 from pacer.data.schemas import read_about
 from pacer.data.sources import Source
-from pacer.data.tables import Table
+from pacer.data.tables import SourceTable
 from pacer.metrics.columns import metrics_of
 from pacer.metrics.ledger import mentions
 from pacer.metrics.options import (
@@ -54,7 +54,7 @@ def score(
     labels: str | Path | None = None,
     columns: str | Path | None = None,
     metrics: Mapping[str, Function] | Iterable[str] = (),
-    settings: Score = DEFAULTS,
+    settings: ScoreSettings = DEFAULTS,
     force: bool = False,
     without: Iterable[str] = (),
     missing: MissingReport = "error",
@@ -161,7 +161,7 @@ def _read_pairs(
 
 
 def _path(source: Source | None) -> Path | None:
-    if isinstance(source, Table):
+    if isinstance(source, SourceTable):
         return source.path
     return Path(source) if isinstance(source, str | Path) else None
 

@@ -7,12 +7,12 @@ from typing import Literal
 
 from pacer.config import Strict
 from pacer.config.corpus import Cleaner
-from pacer.config.decode import Score
+from pacer.config.decode import ScoreSettings
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError
 
 #: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
-DEFAULTS = Score(convention="llm-rg4", originals="upstream", columns=None)
+DEFAULTS = ScoreSettings(convention="llm-rg4", originals="upstream", columns=None)
 #: References and reports in the same order, each on one line -> one number for each pair.
 Function = Callable[[list[str], list[str]], Iterable[float]]
 
@@ -54,7 +54,7 @@ class Scoring:
     chexbert: Path | None = None
     labels: Path | None = None
     truth: Path | None = None
-    settings: Score = DEFAULTS
+    settings: ScoreSettings = DEFAULTS
     without: tuple[str, ...] = ()
     metrics: Mapping[str, Function] = field(default_factory=dict)
 

@@ -55,17 +55,18 @@ _NOT_PROVIDED = (
 def pair_reports(
     references: Reports, hypotheses: Reports, options: Pairing
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return the cases, in the order of the references, and counts of what was done to the reports.
+    """Return the cases, in the order of the references (column ``report``: the reference;
+    ``hypothesis``: the system's report), and counts of what was done to the reports.
     Raises a DataError if only one side has ids; an id is missing, extra or repeated; a text is
     missing; or a context is unknown."""
     pairs, left_out = _matched(references, hypotheses, options)
     extracted = [_extracted(text, options) for text in pairs["hypothesis"].fill_null("")]
-    reports = list(map(without_prompt, extracted))
-    counts = _counts_before_cleaning(pairs, extracted, reports)
+    written = list(map(without_prompt, extracted))
+    counts = _counts_before_cleaning(pairs, extracted, written)
     if left_out:
         counts["left_out_references"] = left_out
     if options.deduplicate:
-        reports = list(map(without_repeats, reports))
+        written = list(map(without_repeats, written))
     cases = pairs.select(
         pl.col("id").alias("record_id"),
         pl.Series("context", _contexts(pairs, references, options)),
@@ -76,7 +77,7 @@ def pair_reports(
         "prior_report",
         _cleaned(pairs["text"], options.clean_references).alias("report"),
         pl.coalesce("report_raw", "text").alias("report_raw"),
-        _cleaned(pl.Series("hypothesis", reports), options.clean_hypotheses),
+        _cleaned(pl.Series("hypothesis", written), options.clean_hypotheses),
         pl.lit(False).alias("fallback"),
     ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_PROVIDED)
     return cases, counts | _counts_after_cleaning(cases)
@@ -130,22 +131,22 @@ def _matched(
 
 
 def _counts_before_cleaning(
-    pairs: pl.DataFrame, extracted: list[str], reports: list[str]
+    pairs: pl.DataFrame, extracted: list[str], written: list[str]
 ) -> dict[str, Any]:
     """Count what cleaning would hide: reports that are absent, blank, or begin with a prompt, which
-    ``reports`` no longer have; and what other tools have left in the texts."""
+    ``written`` no longer have; and what other tools have left in the texts."""
     counts: dict[str, Any] = {"missing_hypotheses": pairs["hypothesis"].null_count()}
     for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
         residue = int(pairs[column].str.contains(ANY_RESIDUE).sum())
         if residue:
             counts[f"residue_{side}"] = residue
-    has_prompt, is_absent = pl.col("extracted") != pl.col("report"), pl.col("hypothesis").is_null()
+    is_absent = pl.col("hypothesis").is_null()
     rows = pairs.select(
-        "id", "hypothesis", extracted=pl.Series(extracted), report=pl.Series(reports)
+        "id", "hypothesis", extracted=pl.Series(extracted), written=pl.Series(written)
     )
-    prompted = rows.filter(has_prompt)
+    prompted = rows.filter(pl.col("extracted") != pl.col("written"))
     if len(prompted):
-        counts["only_prompt_hypotheses"] = int((prompted["report"] == "").sum())
+        counts["only_prompt_hypotheses"] = int((prompted["written"] == "").sum())
     found = {
         "absent": rows.filter(is_absent),
         "prompt": prompted,

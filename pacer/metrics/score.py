@@ -40,7 +40,7 @@ from pacer.metrics.columns import column_scores, count_of, names_by_kind
 from pacer.metrics.commitments import KINDS, attribute_share, lists, true_attribute_counts
 from pacer.metrics.options import Scoring
 from pacer.metrics.result import Result
-from pacer.metrics.score_kinds import Context, Numbers
+from pacer.metrics.score_kinds import ContextCases, Numbers
 from pacer.metrics.scores import SCORE_OF, SCORES, check_keys, context_counts, context_scores
 from pacer.metrics.signature import EXCLUDED, Decoding, Origin, Signature, version_of
 
@@ -71,12 +71,14 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
     threshold = Decoding.of(origin.manifest).threshold
     annotated = annotate(cases, options, threshold)
     left_out = dict.fromkeys(options.without, EXCLUDED) | annotated.failed
-    convention, own = options.settings.convention, annotated.own.columns
+    convention = options.settings.convention
+    own = annotated.own.columns
     against = {
-        name: Context(part, convention) for name, part in by_context(annotated.originals).items()
+        name: ContextCases(part, convention)
+        for name, part in by_context(annotated.originals).items()
     }
     contexts = {
-        name: Context(part, convention, against.get(name))
+        name: ContextCases(part, convention, against.get(name))
         for name, part in by_context(annotated.cases).items()
     }
     scores = {
@@ -94,7 +96,7 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
 
 
 def _further_scores(
-    contexts: Mapping[str, Context], cases: pl.DataFrame, options: Scoring
+    contexts: Mapping[str, ContextCases], cases: pl.DataFrame, options: Scoring
 ) -> dict[str, dict]:
     """Return what stands in ``scores.json`` beside the contexts and their mean."""
     further: dict[str, dict] = {}
@@ -112,7 +114,7 @@ def _further_scores(
     return further
 
 
-def _control_scores(contexts: Mapping[str, Context]) -> dict[str, dict[str, Numbers]]:
+def _control_scores(contexts: Mapping[str, ContextCases]) -> dict[str, dict[str, Numbers]]:
     """Return the scores of each control in the contexts in which it was run."""
     scores: dict[str, dict[str, Numbers]] = {}
     for name, context in contexts.items():
@@ -170,7 +172,7 @@ def _f1(cases: pl.DataFrame, reports: str) -> float | None:
 
 def build_signature(
     annotated: Annotated,
-    contexts: Mapping[str, Context],
+    contexts: Mapping[str, ContextCases],
     options: Scoring,
     origin: Origin,
     scores: Mapping[str, str],

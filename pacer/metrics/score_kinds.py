@@ -20,12 +20,12 @@ Rows = Callable[[pl.DataFrame, Convention], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Context:
+class ContextCases:
     """The cases of a context; ``originals``: those with original findings, if any."""
 
     cases: pl.DataFrame
     convention: str
-    originals: "Context | None" = None
+    originals: "ContextCases | None" = None
     _totals: dict[Callable, np.ndarray] = field(default_factory=dict, repr=False)
 
     def total(self, rows: Rows) -> np.ndarray:
@@ -41,8 +41,9 @@ class Sums:
     """A score as a function of sums over cases, which is what intervals and tests need. ``rows``:
     scores that share statistics name the same function. ``score``: sums ``[..., k]`` -> score
     ``[...]``, NaN if undefined. ``counted``: the columns of the rows that add up to the number of
-    findings, or records, that it is a share or a mean of; none: it is no share, or all records
-    count."""
+    findings, or records, that it is a share or a mean of. Without them, all records count, or it is
+    not a share; both are treated alike, as moving the halves does not change a mean over all
+    records."""
 
     rows: Rows
     score: Callable[[np.ndarray, Convention], np.ndarray]
@@ -70,7 +71,7 @@ class Score:
     title: str
     meaning: str
     sums: Sums | None = None
-    compute: Callable[[Context], Numbers] | None = None
+    compute: Callable[[ContextCases], Numbers] | None = None
     place: Place = ""
     better: Direction | None = "higher"
     interval: bool = True
@@ -85,7 +86,7 @@ class Score:
         """Return whether the cases have what it needs."""
         return self.needs in cases.columns and cases[self.needs].count() > 0
 
-    def of(self, context: Context) -> Numbers:
+    def of(self, context: ContextCases) -> Numbers:
         """Return its value, None if undefined, by its key; empty if it does not apply."""
         if self.sums is None:
             return self.compute(context) if self.compute is not None else {}

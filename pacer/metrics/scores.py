@@ -26,7 +26,7 @@ from pacer.metrics.commitments import (
 )
 from pacer.metrics.nlg import bleu, bleu_statistics, cider, meteor, meteor_statistics
 from pacer.metrics.score_kinds import (
-    Context,
+    ContextCases,
     Numbers,
     Place,
     Score,
@@ -78,7 +78,7 @@ _REPEATS = (
 def _of_originals(score: Score, **changes: str) -> Score:
     """Return the score of the cases that have original findings, with these as references."""
 
-    def compute(context: Context) -> Numbers:
+    def compute(context: ContextCases) -> Numbers:
         values = score.of(context.originals) if context.originals else {}
         return {f"original_{key}": value for key, value in values.items()}
 
@@ -102,7 +102,7 @@ def _original(score: Score) -> Score:
     )
 
 
-def _reading(key: str) -> Callable[[Context], Numbers]:
+def _reading(key: str) -> Callable[[ContextCases], Numbers]:
     return lambda context: {
         one: value for one, value in reading_scores(context.cases).items() if one == key
     }
@@ -488,7 +488,7 @@ def check_keys(keys: Iterable[str]) -> None:
         )
 
 
-def context_scores(context: Context, without: Collection[str] = ()) -> Numbers:
+def context_scores(context: ContextCases, without: Collection[str] = ()) -> Numbers:
     """Return every score of a context that applies to it, but those ``without`` and their twins
     against originals."""
     wanted = [
@@ -506,7 +506,7 @@ def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Scor
     return registered + list(map(score_of, columns))
 
 
-def context_counts(context: Context, columns: Iterable[str]) -> dict[str, int]:
+def context_counts(context: ContextCases, columns: Iterable[str]) -> dict[str, int]:
     """Return the number of findings, or records, of a context behind each score that declares one;
     ``columns``: as above."""
     return {

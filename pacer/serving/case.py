@@ -95,7 +95,7 @@ def load_text(text: str | None, name: str) -> str | None:
     return None if not text.strip() or is_absent(text) else text
 
 
-Direction = Literal["AP", "PA", "other"]
+Projection = Literal["AP", "PA", "other"]
 #: Sections that a report can have.
 ReportSections = Literal["findings+impression", "findings", "impression"]
 
@@ -181,7 +181,7 @@ class Prepared:
     prior: str | None
     indication: str | None
     history: str | None
-    view: Direction
+    view: Projection
     sections: ReportSections
     #: Sentences about the files.
     notes: tuple[str, ...]
@@ -246,7 +246,7 @@ class Result(Displayed):
     #: The gate of Calibrate, 0 to 1; None without it.
     gate: float | None
     #: The view that the prompt states.
-    view: Direction
+    view: Projection
     #: The sections named in the prompt.
     sections: ReportSections
     #: Routing of the frontal image.

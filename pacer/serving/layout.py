@@ -8,7 +8,7 @@ from pathlib import Path
 from pacer.core.errors import CheckpointError
 
 #: The folder of the output of the stage of this name.
-FINDINGS = "findings"
+READING = "findings"
 SETTINGS = "reporter.json"
 MANIFEST = "manifest.json"
 CARD = "README.md"

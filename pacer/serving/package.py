@@ -45,7 +45,7 @@ from pacer.model.checkpoint import (
     save_checkpoint,
 )
 from pacer.reading.maps import read_reader
-from pacer.serving.layout import BACKBONES, CARD, FINDINGS, MANIFEST, SETTINGS, check_exported
+from pacer.serving.layout import BACKBONES, CARD, MANIFEST, READING, SETTINGS, check_exported
 
 #: Version of this layout; increases with every change that older software cannot read.
 VERSION = 1
@@ -264,7 +264,7 @@ def export_model(
     with atomic_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         if reader is not None:
-            reader.save(directory / FINDINGS, {"weights": checkpoint_hash(directory)})
+            reader.save(directory / READING, {"weights": checkpoint_hash(directory)})
         exported = settings.model_dump(by_alias=True, exclude={"decoding": set(NOT_EXPORTED)})
         write_json(directory / SETTINGS, exported)
         for name in FROZEN:

@@ -28,8 +28,8 @@ from pacer.reading.maps import read_reader
 from pacer.serving.case import (
     GENERATED_NOTE,
     Case,
-    Direction,
     Prepared,
+    Projection,
     ReportSections,
     Result,
     Routing,
@@ -37,7 +37,7 @@ from pacer.serving.case import (
     load_text,
     unsupported_comparisons,
 )
-from pacer.serving.layout import FINDINGS, MANIFEST, located
+from pacer.serving.layout import MANIFEST, READING, located
 from pacer.serving.package import GENERATED, frozen_models, read_settings, trained_prompts
 
 
@@ -116,15 +116,15 @@ class Reporter:
         self.fingerprint = hash_file(directory / MANIFEST)
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
         trained = trained_prompts(directory)
-        self.views = trained.get("view", get_args(Direction))
+        self.views = trained.get("view", get_args(Projection))
         self.sections = trained.get("sections", ())
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
             model, record = load_model(directory, root)
             tokenizer = load_tokenizer(root)
             reader = None
-            if (directory / FINDINGS).is_dir():
-                reader = read_reader(directory / FINDINGS, directory)
+            if (directory / READING).is_dir():
+                reader = read_reader(directory / READING, directory)
             self._features = CaseFeatures(
                 ImageEncoder(
                     resolve(root / "vision"), states.depths, self.device, states.precision
@@ -195,7 +195,7 @@ class Reporter:
         if parsed is not None and parsed.kind == "frontal":
             # as in a table, the header states the direction of a view that is only frontal
             stated = None if parsed.view == "other" else parsed.view
-        requested = _checked(stated or view or "other", get_args(Direction), f"view of {name}")
+        requested = _checked(stated or view or "other", get_args(Projection), f"view of {name}")
         if requested not in self.views:
             known = " and ".join(self.views)
             notes.append(

@@ -119,6 +119,7 @@ class Means:
 class Unchecked(NamedTuple):
     """An update whose numbers have not been checked."""
 
+    #: Counted from 1, as in the log.
     update: int
     #: Rows of each of its micro-batches.
     micros: list[np.ndarray]
@@ -197,7 +198,7 @@ class _Run:
     def save(self, scratch: Path) -> None:
         """Write the current state to ``scratch``, replacing the old one. Raises a PacerError as
         :meth:`check` does."""
-        self.check()
+        self.check()  # several processes have checked every update, so nothing is sent here
         state = {
             "weights": self.trained,
             "optimizer": self.optimizer.adamw.state_dict(),
@@ -264,7 +265,7 @@ class _Run:
         self.means.add({"gradient_norm": torch.stack([norm, torch.ones_like(norm)]).double()})
         loss, count = pairs["loss"]
         numbers = torch.stack([loss / count, norm, *totals])
-        self.unchecked.append(Unchecked(self.done, [rows for rows, _ in micros], numbers))
+        self.unchecked.append(Unchecked(self.done + 1, [rows for rows, _ in micros], numbers))
         if self.accelerator.num_processes > 1:
             self.check()
         return tokens
@@ -320,7 +321,8 @@ class _Run:
         divisors = torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros])
         divisors = self.accelerator.reduce(sent(divisors, device), reduction="sum")
         self.model.zero_grad()
-        self.optimizer.adamw.zero_grad()  # its blocks share the model's tensors
+        # its blocks share memory with the model's tensors, but have gradients of their own
+        self.optimizer.adamw.zero_grad()
         means = Means()
         totals = []
         # a loss is the sum of the processes' shares, so only one process counts it

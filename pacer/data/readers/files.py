@@ -83,7 +83,7 @@ def read_annotations(path: Path) -> dict[str, list[Any]]:
     return splits
 
 
-def read_records(path: Path, source: str, model: type[BaseModel], notes: Notes) -> Rows:
+def read_rows(path: Path, source: str, model: type[BaseModel], notes: Notes) -> Rows:
     """Return a row per valid record: the fields of ``model``, and ``file``, ``row``, ``split``;
     list the other records. Rows, and fields that the model lacks, are counted under the input
     ``source``."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from pacer.config import Corpus
 from pacer.data.account import LEFT_OUT, Notes, Rows
-from pacer.data.readers.files import Identifier, Text, read_records
+from pacer.data.readers.files import Identifier, Text, read_rows
 from pacer.data.readers.views import choose_images, read_views, view_of
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
@@ -36,7 +36,7 @@ class Record(BaseModel):
 
 def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     """Return one examination per record."""
-    records = read_records(source.files["annotation"], "annotation", Record, notes)
+    records = read_rows(source.files["annotation"], "annotation", Record, notes)
     records = records.with_columns(findings="report")
     first = pl.col("image_path").list.first()
     for number, name in enumerate(("subject_id", "study_id"), start=1):

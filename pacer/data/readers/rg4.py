@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model
 from pacer.config import Corpus
 from pacer.core.contexts import availability
 from pacer.data.account import Notes, Rows
-from pacer.data.readers.files import Identifier, Text, Unread, read_records
+from pacer.data.readers.files import Identifier, Text, Unread, read_rows
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
 
@@ -73,7 +73,7 @@ def _context(path: Path, context: str, notes: Notes) -> Rows:
     has_lateral, has_prior = availability(context)
     has = {"lateral": has_lateral, "prior_findings": has_prior, "prior_impression": has_prior}
     unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in has if not has[name]}
-    records = read_records(path, context, create_model("Record", __base__=Record, **unread), notes)
+    records = read_rows(path, context, create_model("Record", __base__=Record, **unread), notes)
     renamed = records.used.rename({theirs: ours for ours, theirs in NAMES.items()})
     records = records._replace(used=renamed)
     for name, is_required in has.items():

@@ -31,7 +31,7 @@ from pacer.data.readers.image_rows import (
 )
 from pacer.data.readers.views import may_be_dicom, parse_view
 from pacer.data.source import Source, matching_files
-from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown_columns
+from pacer.data.tables import CsvForm, SourceTable, open_table, other_separator, shown_columns
 from pacer.data.values import mapped, quoted
 
 #: Columns for the paths of an examination's images, in a table with one row per examination.
@@ -105,7 +105,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     return studies_of(Rows(images), "table", notes, source.images)
 
 
-def _open(path: Path, form: CsvForm, sheet: str | None, notes: Notes) -> Table:
+def _open(path: Path, form: CsvForm, sheet: str | None, notes: Notes) -> SourceTable:
     """Open a file, and note unusual forms and sheets that are not read."""
     table = _with_stripped_names(open_table(path, form, sheet), notes)
     for note, number in (table.notes or {}).items():
@@ -115,7 +115,7 @@ def _open(path: Path, form: CsvForm, sheet: str | None, notes: Notes) -> Table:
     return table
 
 
-def _candidates_for_split(table: Table, columns: Sequence[str]) -> list[pl.Series]:
+def _candidates_for_split(table: SourceTable, columns: Sequence[str]) -> list[pl.Series]:
     """Return, as texts, those of some columns that have few different values."""
     candidates = []
     for column in columns:
@@ -198,7 +198,7 @@ def _with_whole_ids(images: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     return images
 
 
-def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> str | None:
+def _script(table: SourceTable, names: Mapping[str, str], files: str, folder: str) -> str | None:
     """Return a Python script that converts pictures as Hugging Face's Parquet has them (``{bytes,
     path}``, or only the bytes), and lists, to a table of paths with one row per image; None if the
     table is one."""
@@ -229,7 +229,7 @@ def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> 
     )
 
 
-def _with_stripped_names(table: Table, notes: Notes) -> Table:
+def _with_stripped_names(table: SourceTable, notes: Notes) -> SourceTable:
     """Remove the blanks around column names, and count them."""
     stripped = [name.strip() for name in table.columns]
     for name in stripped:
@@ -240,7 +240,7 @@ def _with_stripped_names(table: Table, notes: Notes) -> Table:
     return table._replace(columns=stripped)
 
 
-def _with_text(table: Table, image: str | None, notes: Notes) -> Table:
+def _with_text(table: SourceTable, image: str | None, notes: Notes) -> SourceTable:
     """Decode columns of bytes that are text, as Impala and old versions of Hive write it, and count
     them. The column of images may contain the images themselves, so it is text only if all values
     are file names."""
@@ -261,14 +261,14 @@ def _with_text(table: Table, image: str | None, notes: Notes) -> Table:
     return table._replace(rows=list(zip(*columns.values(), strict=True)))
 
 
-def _has_only_numbers(table: Table, columns: list[str]) -> bool:
+def _has_only_numbers(table: SourceTable, columns: list[str]) -> bool:
     """Whether the columns have cells, and all of them are numbers, as in columns of labels."""
     cells = {str(cell).strip() for name in columns for cell in table.values(name) if cell}
     numbers = {cell for cell in cells if re.fullmatch(r"[-+]?\d+([.,]\d+)?", cell)}
     return bool(numbers) and numbers == cells - {""}
 
 
-def _columns(table: Table, mapping: dict[str, str]) -> dict[str, str]:
+def _columns(table: SourceTable, mapping: dict[str, str]) -> dict[str, str]:
     """Map our column names to the table's names, for the columns that the table has.
 
     A name without a mapping maps to itself, unless the column of that name is mapped to another

@@ -2,11 +2,14 @@
 
 The patients are split at random into two halves, many times, and each half is scored on its own.
 Counting every patient of a half twice, and the others not at all, varies a score as much as drawing
-other patients does, and both systems keep their own findings. The differences in all halves, in
-order, give the interval (their 2.5 and 97.5 percentiles) and the p value (how often the difference
-vanishes or turns around), so p is at most .05 exactly where the interval excludes 0. For means over
-the same records, p is that of approximate randomization. See docs/evaluation.md for how well it
-works, and ``bench/intervals.py`` for the simulation.
+other patients does, and both systems keep their own findings.
+
+For two systems, the differences in all halves, in order, give the interval (their 2.5 and 97.5
+percentiles) and the p value (how often the difference vanishes or turns around), so p is at most
+.05 exactly where the interval excludes 0. For means over the same records, p is that of approximate
+randomization. For one system, the halves give the variance of a score between 0 and 1, from which
+its interval follows (:func:`share_interval`); other scores have the percentiles. See
+docs/statistics.md for how well this works, and ``bench/intervals.py`` for the simulation.
 
 Everything works on sums of per-case statistics, so a half is one row of a matrix product, and
 corpus-level scores cost no more than means. A patient keeps all cases in all contexts and runs: a
@@ -27,7 +30,8 @@ from pacer.metrics.clinical import defined
 #: Context (or ``mean``) and score.
 Key = tuple[str, str]
 #: Level of all intervals, also as a heading, and the seed of all splits.
-LEVEL, SEED = 0.95, 0
+LEVEL = 0.95
+SEED = 0
 PERCENT = f"{100 * LEVEL:g}%"
 #: Minimum number of units (patients, if known) that count, for an interval and a p value; with
 #: fewer, the spread is unknown. Units with nothing that the score counts add nothing to the sums.
@@ -159,10 +163,11 @@ def without_bias(gap: float | np.ndarray, drawn: np.ndarray) -> np.ndarray:
     """Move the differences in all halves ``[halves, ...]`` towards 0 where they lie farther from it
     than the observed one, ``gap``, on average.
 
-    A score that is no share, such as a weighted F1 with rare labels, can be too high or too low
-    with few patients, and twice as much with half of them. The halves are then beyond the observed
-    difference by as much as this is beyond the true one, and are moved by twice as much. They are
-    never moved away from 0.
+    A score that is not a share of findings or records (one without ``counted``), such as a weighted
+    F1 with rare labels, can be too high or too low with few patients, and twice as much with half
+    of them. The halves are then beyond the observed difference by as much as this is beyond the
+    true one, and are moved by twice as much. They are never moved away from 0. A mean over records
+    is right on average with any number of patients, so it stays where it is.
     """
     beyond = _mean_of_defined(drawn - gap)
     return drawn - 2 * np.where(beyond * gap > 0, beyond, 0)
@@ -189,7 +194,7 @@ def interval_and_p(
     splits = len(drawn) // 2
     drawn = np.where(np.abs(drawn) <= rounding, 0.0, drawn)
     undefined = np.isnan(drawn)
-    place = int((1 - LEVEL) * (1 + splits))
+    place = int((1 - LEVEL) * (1 + splits))  # 2.5% of twice as many halves
     lowest, highest = (np.where(undefined, end, drawn) for end in (-np.inf, np.inf))
     low = np.partition(lowest, place - 1, axis=0)[place - 1]
     high = np.partition(highest, -place, axis=0)[-place]
@@ -208,15 +213,16 @@ def intervals(
     """
     [total], [halves] = _scored([scores], resamples, SEED)
     observed = _with_mean(total)
-    units, is_share = _units(scores), _fewest({key: _is_share(one) for key, one in scores.items()})
-    alike = _fewest({key: float(as_many(one.counts)) for key, one in scores.items()})
+    units = _units(scores)
+    is_bounded = _fewest({key: _is_bounded(one) for key, one in scores.items()})
+    effective = _fewest({key: float(effective_units(one.counts)) for key, one in scores.items()})
     result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
     for key, drawn in _with_mean(halves).items():
         value = float(observed[key])
         low = high = None
         if _is_shown(value, drawn, units[key]):
-            if is_share[key]:
-                ends = share_interval(value, variance(drawn), alike[key])
+            if is_bounded[key]:
+                ends = share_interval(value, variance(drawn), effective[key])
             else:
                 ends = interval_and_p(drawn)[:2]
             low, high = map(float, ends)
@@ -224,9 +230,9 @@ def intervals(
     return result
 
 
-def as_many(counts: np.ndarray) -> np.ndarray:
-    """Return how many units that all count alike would weigh as much as units with these counts
-    ``[units, ...]``: fewer, if few of them have most of the findings."""
+def effective_units(counts: np.ndarray) -> np.ndarray:
+    """Return Kish's effective number of units with these counts ``[units, ...]``: fewer than there
+    are, if some of them have most of the findings."""
     return counts.sum(axis=0) ** 2 / np.maximum((counts**2).sum(axis=0), 1)
 
 
@@ -264,7 +270,8 @@ def _scored(
 ) -> tuple[list[dict[Key, np.ndarray]], list[dict[Key, np.ndarray]]]:
     """Return the scores of each run over all units, and in both halves of as many random splits,
     the same for every run."""
-    draw, units = np.random.default_rng(seed), len(next(iter(runs[0].values())).rows)
+    draw = np.random.default_rng(seed)
+    units = len(next(iter(runs[0].values())).rows)
     parts: list[list[dict[Key, np.ndarray]]] = [[] for _ in runs]
     for start in range(0, resamples, _CHUNK):
         size = (min(_CHUNK, resamples - start), units)
@@ -293,7 +300,8 @@ def _scores_of(
 
 def _with_mean(values: dict[Key, np.ndarray]) -> dict[Key, np.ndarray]:
     """Add the mean over contexts, if there are several."""
-    contexts, names = (list(dict.fromkeys(part)) for part in zip(*values, strict=True))
+    contexts = list(dict.fromkeys(context for context, _ in values))
+    names = list(dict.fromkeys(name for _, name in values))
     if len(contexts) == 1:
         return values
     means = {
@@ -319,7 +327,7 @@ def _fewest(numbers: dict[Key, Any]) -> dict[Key, Any]:
     return numbers | least
 
 
-def _is_share(score: Summed) -> bool:
+def _is_bounded(score: Summed) -> bool:
     """Return whether a score lies between 0 and 1 for every unit."""
     of_units = score.score(score.rows)
     return not ((of_units < -_ROUNDING) | (of_units > 1 + _ROUNDING)).any()

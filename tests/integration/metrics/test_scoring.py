@@ -15,7 +15,7 @@ import pytest
 from pacer.backbones.chexbert import CheXbert, label_references
 from pacer.commitments.anchor import ANCHOR_SCHEMA
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.config.decode import Score
+from pacer.config.decode import ScoreSettings
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_jsonl, write_json, write_jsonl, yaml_beside
 from pacer.data.cleaning import CLEANERS
@@ -96,7 +96,7 @@ class Case:
         by name."""
         options, settings = (
             {name: changes.pop(name) for name in [*changes] if name in kind.__annotations__}
-            for kind in (Scoring, Score)
+            for kind in (Scoring, ScoreSettings)
         )
         settings = DEFAULTS.model_copy(update=settings)
         arguments = {

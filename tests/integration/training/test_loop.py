@@ -189,7 +189,7 @@ def test_what_is_not_finite_names_its_records_and_is_in_no_state(
     with (
         pytest.MonkeyPatch.context() as patch,
         pytest.raises(
-            PacerError, match=rf"{spoilt} at update 3 is (nan|inf) on records \w\w-\d"
+            PacerError, match=rf"{spoilt} at update 4 is (nan|inf) on records \w\w-\d"
         ) as told,
     ):
         patch.setattr(loop._Run, "update", updated)

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from pacer.config import Params, load_params
-from pacer.config.decode import Score
+from pacer.config.decode import ScoreSettings
 from pacer.config.params import load_profile, profile_text
 from pacer.core.errors import ConfigError
 from pacer.core.io import yaml_beside
@@ -92,7 +92,7 @@ def test_the_published_profiles_decode_as_the_published_rows_were():
 
 def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
     allowed = {
-        name: set(get_args(Score.model_fields[name].annotation))
+        name: set(get_args(ScoreSettings.model_fields[name].annotation))
         for name in ("convention", "originals")
     }
     assert allowed == {"convention": set(CONVENTIONS), "originals": set(ORIGINALS)}

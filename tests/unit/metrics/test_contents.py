@@ -16,7 +16,7 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.repetition import repetition
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import COLUMNS
-from pacer.metrics.score_kinds import Context
+from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import context_counts, score_of
 from pacer.metrics.statistics.intervals import warnings
 from tests.support.cases import listed_cases
@@ -34,7 +34,7 @@ def anchor(**fields: list[str]) -> dict[str, list[str]]:
 def scored(cases: pl.DataFrame, *keys: str) -> dict[str, float | None]:
     """The scores of some keys that apply."""
     cases = cases if "record_id" in cases.columns else cases.with_columns(record_id=pl.lit("a"))
-    context = Context(cases, "llm-rg4")
+    context = ContextCases(cases, "llm-rg4")
     return {key: value for name in keys for key, value in score_of(name).of(context).items()}
 
 
@@ -141,7 +141,9 @@ def test_attributes_have_those_of_another_patients_report_beside_them() -> None:
             scored(made, "attributes_side", "attributes_side_chance")
             == {"attributes_side": 1.0} | chance
         )
-        counted = context_counts(Context(made.with_columns(hypothesis_labels=None), "llm-rg4"), [])
+        counted = context_counts(
+            ContextCases(made.with_columns(hypothesis_labels=None), "llm-rg4"), []
+        )
         assert (counted["attributes_side"], counted.get("attributes_side_chance")) == (
             2,
             1 if chance else None,

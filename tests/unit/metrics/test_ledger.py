@@ -12,7 +12,7 @@ from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.core.errors import DataError
 from pacer.data.cleaning import CLEANERS
 from pacer.metrics.ledger import FINDINGS_SCHEMA, VERDICTS, mentions
-from pacer.metrics.score_kinds import Context
+from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import score_of
 from pacer.metrics.system import Scores
 from pacer.reporting.score_tables import doubt_note
@@ -64,7 +64,7 @@ def test_findings_in_doubt() -> None:
 
 
 def score(cases: pl.DataFrame, key: str) -> float | None:
-    return score_of(key).of(Context(cases, "llm-rg4")).get(key)
+    return score_of(key).of(ContextCases(cases, "llm-rg4")).get(key)
 
 
 def f1(right: int, stated: int, wanted: int) -> float | None:

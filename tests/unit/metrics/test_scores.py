@@ -18,7 +18,7 @@ from pacer.data.findings import FINDINGS
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, case_efficacy, label_rows
 from pacer.metrics.commitments import reading_scores
 from pacer.metrics.nlg import single_line, with_overlap
-from pacer.metrics.score_kinds import Context, by_case
+from pacer.metrics.score_kinds import ContextCases, by_case
 from pacer.metrics.scores import SCORES, score_of
 from pacer.metrics.statistics.halves import intervals
 from pacer.metrics.statistics.intervals import context_sums, units_of
@@ -52,12 +52,12 @@ def test_a_score_of_cases_is_one_row() -> None:
     cases = pl.DataFrame(
         {"record_id": ["a", "b", "c"], "context": "sn", "written": [2.0, None, 6.0]}
     )
-    context = Context(cases, "llm-rg4")
+    context = ContextCases(cases, "llm-rg4")
     assert score.of(context) == {"words": 2.0}
     sums = context_sums(cases, "llm-rg4", [score], units_of(cases))
     assert intervals(sums, 100)["sn"]["words"].value == 2.0
     for none in (cases.drop("written"), cases.with_columns(written=pl.lit(None, pl.Float64))):
-        assert score.of(Context(none, "llm-rg4")) == {}
+        assert score.of(ContextCases(none, "llm-rg4")) == {}
 
 
 def test_what_a_score_counts_is_what_it_is_a_share_of() -> None:
@@ -159,7 +159,7 @@ def test_uncertain_counts_as_present_and_negative_as_absent():
 
 def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | None]:
     pairs = pl.DataFrame({"reference": references, "hypothesis": hypotheses})
-    context = Context(with_meteor(with_overlap(pairs)), "llm-rg4")
+    context = ContextCases(with_meteor(with_overlap(pairs)), "llm-rg4")
     return {
         key: value for score in map(score_of, LANGUAGE) for key, value in score.of(context).items()
     }

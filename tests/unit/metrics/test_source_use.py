@@ -18,7 +18,7 @@ from pacer.metrics.commitments import TEXTS
 from pacer.metrics.options import Scoring
 from pacer.metrics.predictions import read_run
 from pacer.metrics.score import score_cases, truth_scores
-from pacer.metrics.score_kinds import Context
+from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import SCORES
 from pacer.metrics.statistics.halves import intervals
 from pacer.metrics.statistics.intervals import context_sums, units_of, warnings
@@ -60,7 +60,7 @@ def table(sides: dict[str, str]) -> pl.DataFrame:
 def test_scores_warning_and_their_intervals(case: dict[str, Any]) -> None:
     cases = table(case["texts"])
     chosen = [score for score in SCORES if score.key in KEYS]
-    context = Context(cases, "llm-rg4")
+    context = ContextCases(cases, "llm-rg4")
     found = {key: value for score in chosen for key, value in score.of(context).items()}
     assert found == pytest.approx(scores_of(case))
     sums = context_sums(
