@@ -5,7 +5,7 @@ Counting every patient of a half twice, and the others not at all, varies a scor
 other patients does, and both systems keep their own findings. The differences in all halves, in
 order, give the interval (their 2.5 and 97.5 percentiles) and the p value (how often the difference
 vanishes or turns around), so p is at most .05 exactly where the interval excludes 0. For means over
-the same records, p is that of approximate randomization. See docs/evaluation.md for how well it
+the same records, p is that of approximate randomization. See docs/statistics.md for how well it
 works, and ``bench/intervals.py`` for the simulation.
 
 Everything works on sums of per-case statistics, so a half is one row of a matrix product, and
