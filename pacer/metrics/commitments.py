@@ -97,7 +97,7 @@ def attribute_share(sums: np.ndarray, kind: str | None = None) -> np.ndarray:
     """Return the share that agrees from sums of :func:`attribute_counts`, ``[..., 6]`` ->
     ``[...]``; without a ``kind`` the mean over the kinds that the references name; NaN without
     any."""
-    agreed, named = sums[..., : len(KINDS)], sums[..., len(KINDS) :]
+    agreed, named = np.split(sums, 2, axis=-1)
     with np.errstate(invalid="ignore"):
         shares = agreed / named
         if kind is not None:
@@ -146,30 +146,32 @@ class SourceKind(NamedTuple):
 #: Kinds by the key of their score for reports with all sources.
 SOURCE_KINDS = {
     "persisting_stated": SourceKind(
-        "persisting", _PRIOR.list.set_intersection(_REFERENCE), "of previous report and reference"
+        "persisting",
+        _PRIOR.list.set_intersection(_REFERENCE),
+        "both the previous report and the reference",
     ),
     "gone_stated": SourceKind(
         "gone",
         _PRIOR.list.set_difference(_REFERENCE),
-        "of the previous report, not of the reference",
+        "the previous report but not in the reference",
         better="lower",
     ),
     "new_stated": SourceKind(
         "new",
         _REFERENCE.list.set_difference(_PRIOR),
-        "of the reference, not of the previous report",
+        "the reference but not in the previous report",
     ),
     "lateral_only_stated": SourceKind(
         "only on the lateral view",
         _REFERENCE.list.set_difference(_FRONTAL),
-        "in the reference, but not in that of the same study without the lateral view (none if a "
-        "study has one target)",
+        "the reference but not in that of the same study without the lateral view (none if a study "
+        "has one target)",
     ),
     "prior_f1": SourceKind(
         "F1 of all findings",
         pl.when(_PRIOR.is_not_null()).then(_REFERENCE),
         "where a previous report is known: of reports with it, of reports without it, of the "
-        "previous report itself, and of the union of the two last",
+        "previous report itself, and of the union of the last two",
         ratio="f1",
     ),
 }

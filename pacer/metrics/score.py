@@ -41,7 +41,7 @@ from pacer.metrics.commitments import KINDS, attribute_share, lists, true_attrib
 from pacer.metrics.options import Scoring
 from pacer.metrics.result import Result
 from pacer.metrics.score_kinds import ContextCases, Numbers
-from pacer.metrics.scores import SCORE_OF, SCORES, check_keys, context_counts, context_scores
+from pacer.metrics.scores import SCORES, check_keys, context_counts, context_scores
 from pacer.metrics.signature import EXCLUDED, Decoding, Origin, Signature, version_of
 
 #: Packages whose version can change a score.
@@ -85,12 +85,14 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
         name: context_scores(context, left_out) | column_scores(context.cases.select(own))
         for name, context in contexts.items()
     }
-    keys = dict.fromkeys(key for values in scores.values() for key in values)
-    meanings = {key: SCORE_OF[key].meaning for key in keys if key in SCORE_OF} | annotated.meanings
+    computed = set().union(*scores.values())
+    meanings = {score.key: score.meaning for score in SCORES if score.key in computed}
     return Result.signed(
         with_mean(scores, own) | _further_scores(contexts, annotated.cases, options),
         case_table(annotated.cases, own),
-        build_signature(annotated, contexts, options, origin, meanings, left_out),
+        build_signature(
+            annotated, contexts, options, origin, meanings | annotated.meanings, left_out
+        ),
         annotated.findings,
     )
 

@@ -52,17 +52,17 @@ _EXACT = (
     "course that the reference names"
 )
 _CEILING = (
-    "Positive F1 that the cleaned references themselves would get, whose findings are read before "
-    "cleaning: the best that a copy can reach"
+    "Positive F1 of the cleaned references, scored against the findings of the uncleaned "
+    "references: the best that a copy can reach"
 )
 _AGREES = (
-    "of findings affirmed in both texts whose attribute the reference states, the share "
-    "where it agrees"
+    "agreement rate among findings affirmed in both texts for which the reference gives the "
+    "attribute"
 )
 _CHANCE = ", in reports written with another patient's sources (control another_patient)"
 _SWITCHES = (
-    "reports with a finding on the left in one sentence and on the right in another, but "
-    "on both sides in none"
+    "reports with a finding on the left in one sentence and on the right in another, and never "
+    "described as bilateral"
 )
 _PRESENCE = "probabilities that findings are present (`findings`), against the reference commitment"
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
@@ -172,12 +172,18 @@ def _bleu(order: int) -> Score:
 def _stated(key: str, suffix: str, needs: str, stated: pl.Expr | None = None) -> Score:
     """Return the score of a kind of finding for the lists ``stated``, by default those of the
     column ``needs``."""
-    kind, lists = SOURCE_KINDS[key], pl.col(needs) if stated is None else stated
-    share = "share that reports state, with the source and without it,"
+    kind = SOURCE_KINDS[key]
+    lists = pl.col(needs) if stated is None else stated
+    meaning = f"F1 of affirmed findings {kind.meaning}"
+    if kind.ratio == "recall":
+        meaning = (
+            f"of the findings affirmed in {kind.meaning}, the share mentioned by reports written "
+            "with the source, and without it"
+        )
     return Score(
         key=key + suffix,
         title=f"{kind.name}, {REPORTS[suffix]}",
-        meaning=f"{'F1' if kind.ratio == 'f1' else share} of affirmed findings {kind.meaning}",
+        meaning=meaning,
         sums=_listed(lists, kind.findings, ratio=kind.ratio),
         better=kind.better,
         needs=needs,
@@ -188,10 +194,12 @@ def _attribute(kind: str | None, chance: bool = False) -> Score:
     """Return the score of a kind of attribute (None: mean of all), by ``chance`` with other
     patients' sources. It is a share of sums over a column of counts, and is left out if no case has
     them."""
-    key, column = f"attributes_{kind}" if kind else "attributes", "attributes"
+    key = f"attributes_{kind}" if kind else "attributes"
+    column = "attributes"
     title = f"{kind.capitalize()} agrees" if kind else "Attributes"
     if chance:
-        key, column = f"{key}_chance", "chance_attributes"
+        key += "_chance"
+        column = "chance_attributes"
         title = f"{(kind or 'attributes').capitalize()} by chance"
     width = 2 * len(KINDS)
 
