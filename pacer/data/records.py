@@ -71,8 +71,7 @@ _SECTIONS = pl.concat_str(
     separator="+",
     ignore_nulls=True,
 ).replace("", None)
-#: The previous report that upstream gives a record whose previous report has neither section. Its
-#: cleaner leaves this one letter of the mark for "absent" (docs/readings.md).
+#: In MIMIC-RG4, a previous report without any section is this letter; cleaned, it is "s .".
 _ABSENT_PRIOR = "s"
 _EMPTY_PRIOR = "the context needs a previous report, but it is empty (see corpus.keep_empty_priors)"
 _LOST_TEXT = (
@@ -106,9 +105,10 @@ def draft_records(
         originals: ``study_id`` without MIMIC's letter, and ``findings_original``.
 
     Returns:
-        Records whose ids and images are still unchecked, with the columns of ``records.parquet``,
-        those of the examinations, and ``number`` (of the examination), ``compares`` (whether the
-        target presupposes a previous report; null if the context has one) and ``nothing_left``.
+        Records, whose own ids may repeat and whose images are unchecked, with the columns of
+        ``records.parquet``, those of the examinations, and ``number`` (of the examination),
+        ``compares`` (whether the target presupposes a previous report; null if the context has one)
+        and ``nothing_left``.
     """
     rows = studies._replace(used=study_frame(studies.used, config))
     rows = _checked(rows, config, names, notes)
@@ -121,11 +121,12 @@ def draft_records(
     draft = studies_in_use.with_row_index("number").explode("contexts")
     draft = draft.rename({"contexts": "context"})
     if config.limit is not None:
-        # rank of the examination, from 1, within its context and split
-        place = pl.col("study_id").is_first_distinct().cum_sum().over("context", "split")
-        draft = draft.with_columns(place=place).filter(
-            pl.col("place").first().over("context", "split", "study_id") <= config.limit
+        # from 1, within its context and split; several rows may have one study_id
+        rank = pl.col("study_id").is_first_distinct().cum_sum().over("context", "split")
+        draft = draft.with_columns(rank=rank).filter(
+            pl.col("rank").first().over("context", "split", "study_id") <= config.limit
         )
+        draft = draft.drop("rank")
     notes.empty_priors = int(studies_in_use["is_prior_empty"].sum())
     num_drafted = int(draft.unique("number")["rows"].sum())
     notes.beyond_limit = int(studies_in_use["rows"].sum()) - num_drafted
@@ -306,6 +307,7 @@ def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: 
     studies = studies.with_columns(is_prior_empty=wants_prior & ~_has_content("prior_report"))
     is_empty = pl.col("is_prior_empty")
     if config.keep_empty_priors:
+        # one without any section gets the letter; one of only punctuation stays as it is
         mark = pl.when(is_empty & (pl.col("prior_report") == "")).then(pl.lit(clean(_ABSENT_PRIOR)))
         return studies.with_columns(prior_report=mark.otherwise("prior_report"))
     without_prior = _contexts(~pl.element().str.ends_with("w"))

@@ -220,10 +220,13 @@ def _bare(key: str) -> str:
 def _check_other_columns(
     expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports
 ) -> None:
-    """Refuse pairs of rows that are of different cases by other columns: columns of ids with the
-    same name, or two columns, of the same name or each in one file only, that hold the same
-    distinct values in another order. If the columns of the pairing differ in name, they are
-    compared with further columns, too."""
+    """Refuse pairs of rows that other columns show to be of different cases.
+
+    Two columns are compared if both have the same name and it is one for ids (``study_id`` in both
+    files), or if both hold the same distinct values (``case`` in one file, ``image`` in the other),
+    unless these only number the rows. A column with a partner of the same name is compared with
+    that one alone. The columns of the pairing take part if their names differ.
+    """
     ids = [file.columns.get("id", "") for file in (references, hypotheses)]
     pairs = expected.join(
         offered.rename("given {}".format), left_on="id", right_on="given id", coalesce=False

@@ -43,6 +43,7 @@ def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
             )
             for name in POLARITIES
         )
+    # from here on, as in the names of columns, "report" is the system's
     reference = read_findings(cases["reference"])
     report = read_findings(cases["hypothesis"])
     findings = findings_of(cases, reference, report)

@@ -1,10 +1,4 @@
-"""Scores of paired reports: annotate them, score each context, and sign the result.
-
-Scores against the latent truth of a generated corpus are left out for corpora without it: a finding
-counts as present in a report if CheXbert labels it positive or uncertain, and micro-F1 is over
-records and the 13 findings. Compare each of these numbers with that of the same model given another
-patient's images.
-"""
+"""Scores of paired reports: annotate them, score each context, and sign the result."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -148,7 +142,11 @@ def with_mean(scores: Mapping[str, Numbers], columns: Iterable[str] = ()) -> dic
 
 
 def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return all scores against the latent truth, for labelled cases from :func:`with_truth`:
+    """Return all scores against the latent truth of a generated corpus, for labelled cases from
+    :func:`with_truth`. A finding counts as present in a report if CheXbert labels it positive or
+    uncertain, and F1 is micro-F1 over records and the 13 findings. Compare each number with that of
+    the control ``another_patient``.
+
     ``{context}_f1`` and their ``mean_f1``; the mean ``{control}_f1`` of each control that covers
     all contexts. ``attributes_side`` and so on: share that is true of the attributes that reports
     name of present findings."""

@@ -42,8 +42,8 @@ class Sums:
     scores that share statistics name the same function. ``score``: sums ``[..., k]`` -> score
     ``[...]``, NaN if undefined. ``counted``: the columns of the rows that add up to the number of
     findings, or records, that it is a share or a mean of. Without them, all records count, or it is
-    not a share; both are treated alike, as moving the halves does not change a mean over all
-    records."""
+    not a share: then comparisons remove its bias (``without_bias`` in ``statistics/halves.py``),
+    which changes nothing for a mean over all records."""
 
     rows: Rows
     score: Callable[[np.ndarray, Convention], np.ndarray]

@@ -140,6 +140,7 @@ def _of_report(polarity: str, *, tested: bool) -> Score:
     )
 
 
+# without `counted`: most conventions average over labels or records
 def _of_labels(ratio: Ratio, title: str, **further: Any) -> Score:
     return Score(
         key=ratio,

@@ -79,7 +79,7 @@ def train(
     ):
         run.validate_and_log(log)  # a stop may have come between an update and its validation
         while run.done < phase.schedule.updates:
-            with run.uninterrupted():
+            with run.postponing_stops():
                 run.update(stream)
             run.validate_and_log(log)
             values, _ = run.history[-1]
@@ -95,8 +95,8 @@ class Means:
     """Values to log by name, each a sum and a count [2], which are added up over micro-batches,
     processes and updates.
 
-    A micro-batch has one context, so an update lacks the values of the others; they are averaged
-    over other updates.
+    A micro-batch has one context (unless contexts are mixed), so an update may lack the values of
+    other contexts; these are averages over the updates that have them.
     """
 
     pairs: dict[str, Tensor] = field(default_factory=dict)
@@ -379,9 +379,9 @@ class _Run:
         self._agree_to_stop(stop_requests)
         return sums, tokens
 
-    def uninterrupted(self) -> AbstractContextManager[None]:
-        """Postpone a stop to the end of the block; with several processes, to the end of a block
-        after which all of them stop."""
+    def postponing_stops(self) -> AbstractContextManager[None]:
+        """Raise a stop that arrives in the block only at its end. With several processes, it is
+        raised at the end of the first block in which all have agreed to stop."""
         return uninterrupted(agreed=lambda: self.stopping or self.accelerator.num_processes == 1)
 
     def _agree_to_stop(self, requests: float) -> None:
@@ -413,8 +413,9 @@ class _Run:
         losses: dict[str, float] = {}
         if self._validates:
             requests = torch.tensor(float(stop_requested()), device=self.accelerator.device)
-            with self.uninterrupted():
+            with self.postponing_stops():
                 self._agree_to_stop(self.accelerator.reduce(requests, reduction="sum").item())
+            # a stop is raised here at once: a resumed run validates again
             losses = validate(self.model, self.examples, self.phase, self.accelerator)
             mean = losses.get("validation/mean", math.inf)
             if self.phase.train.checkpoint == "best" and (
@@ -422,7 +423,7 @@ class _Run:
             ):
                 self.best = {"loss": mean, "weights": self.trained}
         if self._logs:
-            with self.uninterrupted():
+            with self.postponing_stops():
                 row = self.log_row() | losses
                 self.history.append((row, self.done))
                 log(row, self.done)

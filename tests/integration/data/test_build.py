@@ -104,7 +104,7 @@ def test_when_nothing_is_left_the_reasons_are_told(tiny) -> None:
 def test_every_problem_is_in_the_table_even_when_the_corpus_is_refused(tiny) -> None:
     tiny.files["sn"]["train"] = [{"id": str(n)} for n in range(25)]
     with pytest.raises(
-        DataError, match=r"25 unusable rows(.|\n)*train\[0\] .*also train\[1\], .*…; 24 more"
+        DataError, match=r"25 unusable rows(.|\n)*train\[0\] .*also train\[1\], .* and 21 others"
     ):
         tiny.build()
     table = pl.read_csv(tiny.out / "corpus.problems.csv")
@@ -142,6 +142,15 @@ def test_limit_takes_the_first_studies_of_each_context_and_split(tiny) -> None:
         tiny.build()
         assert tiny.records.filter(context="sn", split="train")["record_id"].to_list() == records
         assert tiny.records.filter(split="test").height == 4
+
+
+def test_an_unusable_image_is_named_by_its_path_under_a_limit(tiny) -> None:
+    image = tiny.files["sn"]["train"][0]["APPA_imagepath"]
+    (tiny.root / "files" / image).unlink()
+    tiny.settings["limit"] = 1
+    with pytest.raises(DataError) as error:
+        tiny.build()
+    assert f"{image} below {tiny.root / 'files'}" in str(error.value).replace("\n", " ")
 
 
 def test_findings_target_leaves_records_without_findings_out(tiny) -> None:
