@@ -39,7 +39,7 @@ _NOTES = (
     "records, with its 95% interval over patients (means over contexts). used: the interval lies "
     "above 0. ignored: all reports stay the same, so the gain is 0. no gain shown: reports change, "
     "but the interval includes 0. misled: it lies below 0. Verdicts can be wrong by chance: "
-    "intervals are not corrected for the number of rows, and with n below 20 they are too narrow.",
+    "intervals are not corrected for the number of rows.",
     "Only another patient's source tests whether its content is read; without a source, a system "
     "may also react to its absence. Frontal and lateral radiographs are exchanged together unless "
     "the row names one.",
@@ -94,8 +94,9 @@ _OF_FINDINGS = (
     f"{Verdict.THERE}: the effect of place is shown (p below 0.05 after Holm's correction for the "
     f"findings). {Verdict.NOT_THERE}: as given minus another patient's without it is shown, and an "
     "effect of place of 0.1 or more is excluded (p at most 0.025 after Holm's correction). "
-    f"{Verdict.WITHOUT}: that as given and mean radiograph differ by 0.1 or more is excluded "
-    f"likewise, and more than 0.1 state it with the mean radiograph. All need {LEAST} patients.",
+    f"{Verdict.WITHOUT}: a difference of 0.1 or more between the columns as given and mean "
+    "radiograph is excluded (again with p at most 0.025), and more than 0.1 of the reports with the "
+    f"mean radiograph affirm the finding. Each verdict needs {LEAST} patients.",
     f"{Verdict.UNCLEAR}: anything else; a note has the reason, or the number of records needed to "
     "detect an effect of place of 0.2 with 80% power. Without boxes the place cannot be tested.",
 )
