@@ -95,8 +95,8 @@ _OF_FINDINGS = (
     f"findings). {Verdict.NOT_THERE}: as given minus another patient's without it is shown, and an "
     "effect of place of 0.1 or more is excluded (p at most 0.025 after Holm's correction). "
     f"{Verdict.WITHOUT}: a difference of 0.1 or more between the columns as given and mean "
-    "radiograph is excluded (again with p at most 0.025), and more than 0.1 of the reports with the "
-    f"mean radiograph affirm the finding. Each verdict needs {LEAST} patients.",
+    "radiograph is excluded (again with p at most 0.025), and more than 0.1 of the reports with "
+    f"the mean radiograph affirm the finding. Each verdict needs {LEAST} patients.",
     f"{Verdict.UNCLEAR}: anything else; a note has the reason, or the number of records needed to "
     "detect an effect of place of 0.2 with 80% power. Without boxes the place cannot be tested.",
 )
