@@ -1,7 +1,6 @@
 """``pacer certify``: does a metric fall with faults, and not with other words?"""
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -89,7 +88,7 @@ def score(
     from pacer.data.tables import open_table
     from pacer.metrics.signature import version_of
 
-    sys.path.insert(0, "")  # for modules in this folder
+    terminal.import_from_here()  # modules of --metric
     table = open_table(cards / FILE)
     if missing := [name for name in COLUMNS if name not in table.columns]:
         raise DataError(

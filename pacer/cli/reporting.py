@@ -51,6 +51,7 @@ def audit(
         result = build_corpus(corpus, source, read, problems)
         checks = [Check(**line) for line in result["checks"]]
         checks += audit_texts(read / "records.parquet")
+        checks += _controls(config, read / "records.parquet")
         if "train" in result["splits"]:
             try:
                 check_splits(result["contexts"], config)
@@ -66,11 +67,31 @@ def audit(
     signs = {True: Text("ok"), False: Text("check", "yellow")}
     terminal.print_rows((signs[check.good], check.name, check.detail) for check in checks)
     if out is not None:
-        listed = result["excluded"]["count"] + result["left_out"]["count"]
+        import polars as pl
+
+        table = out / "problems.csv"
+        listed = pl.read_csv(table, infer_schema=False).height
         echo(
-            f"\nwritten to {out}; {out / 'problems.csv'} lists what was rejected or left out "
-            f"({listed:,})"
+            f"\nwritten to {out}; {table} lists what was rejected or left out, and what to check "
+            f"({listed:,} lines)"
         )
+
+
+def _controls(config: Params, records: Path) -> list[Check]:
+    """Return whether all records that will be decoded can have another patient's sources; nothing
+    without that control. The stage `decode` comes after training and would fail."""
+    if "another_patient" not in config.decode.controls:
+        return []
+    from pacer.data.schemas import of_split, read_records
+    from pacer.decoding.controls import another_patient
+
+    try:
+        another_patient(of_split(read_records(records), config.decode.split))
+    except DataError as error:
+        others = [name for name in config.decode.controls if name != "another_patient"]
+        remedy = f"{error}: set decode: {{controls: [{', '.join(others)}]}}"
+        return [Check("Control another_patient", remedy, False)]
+    return [Check("Control another_patient", "possible in all contexts", True)]
 
 
 def _token_limit(params: Params, records: Path) -> Check:

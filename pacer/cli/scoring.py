@@ -32,7 +32,10 @@ ColumnsFile = Annotated[
 ]
 Metrics = Annotated[
     list[str] | None,
-    typer.Option("--metric", help="Name of an entry point in group pacer.scores; repeatable."),
+    typer.Option(
+        "--metric",
+        help="Your score: module:function, or an entry point in group pacer.scores; repeatable.",
+    ),
 ]
 Without = Annotated[
     list[str] | None,
@@ -86,6 +89,7 @@ def score(
     from pacer.data.sources import open_source
     from pacer.metrics.calls import score as score_files
 
+    terminal.import_from_here()  # modules of --metric
     tables = [open_source(path, "", REPORT_COLUMNS) for path in (references, hypotheses)]
     reference_id, hypothesis_id = id_columns(*tables, id_column)
     result = score_files(
@@ -147,6 +151,7 @@ def score_run(
     settings = DEFAULTS if params is None else load_profile(params).score
     if columns is not None:
         settings = settings.model_copy(update={"columns": str(columns)})
+    terminal.import_from_here()  # modules of --metric
     if metric:
         settings = settings.model_copy(update={"metrics": metric})
     if not force:
@@ -342,8 +347,15 @@ def findings(
         list[str], typer.Argument(metavar="A ...", help="Folders of scored runs, or NAME=FOLDER.")
     ],
     verdict: Annotated[
-        Literal["correct", "partly", "opposite", "missed", "invented"] | None,
-        typer.Option(help="List the findings with this verdict."),
+        list[str] | None,
+        typer.Option(
+            help="List the findings with this verdict: correct, partly, opposite, missed or "
+            "invented; repeatable."
+        ),
+    ] = None,
+    wrong: Annotated[
+        Literal["side", "severity", "course", "state"] | None,
+        typer.Option(help="List the findings that are only partly right because of this."),
     ] = None,
     finding: Annotated[
         str | None, typer.Option(help="List this finding, such as pneumothorax.")
@@ -353,7 +365,7 @@ def findings(
         typer.Option(
             min=1,
             help="List so many reports with most opposite, then missed or invented findings, of "
-            "those that --finding and --verdict choose; reports without any are not listed.",
+            "those that the other options choose; reports without any are not listed.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -365,6 +377,7 @@ def findings(
     import polars as pl
 
     from pacer.commitments.anchor import FINDINGS, normalize_finding
+    from pacer.metrics.ledger import VERDICTS
     from pacer.metrics.result import Result
     from pacer.reporting import findings as tables
 
@@ -376,12 +389,16 @@ def findings(
         if known is None:
             raise ConfigError(f"--finding {finding}: expected one of {', '.join(FINDINGS)}")
         rows = rows.filter(pl.col("finding") == known)
-    if verdict is not None:
-        rows = rows.filter(pl.col("verdict") == verdict)
+    if verdict:
+        if unknown := sorted({*verdict} - {*VERDICTS}):
+            raise ConfigError(f"--verdict {unknown[0]}: expected one of {', '.join(VERDICTS)}")
+        rows = rows.filter(pl.col("verdict").is_in(verdict))
+    if wrong is not None:
+        rows = rows.filter(pl.col("wrong").list.contains(wrong))
     if worst is not None:
         listed = tables.worst_reports(rows, worst)
         table = tables.worst_table(rows, worst)
-    elif finding or verdict:
+    elif finding or verdict or wrong:
         listed = rows
         table = tables.finding_table(rows)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -93,6 +94,11 @@ def print_rows(rows: Iterable[Iterable[str | Text]]) -> None:
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     console.print(grid)
+
+
+def import_from_here() -> None:
+    """Let Python find modules in the current folder, as `python -m` does."""
+    sys.path.insert(0, "")
 
 
 def print_table(table: Table) -> None:

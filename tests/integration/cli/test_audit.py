@@ -60,7 +60,8 @@ def test_a_sound_corpus(pacer, corpus):
     assert "SN 2 172,608 2 1,391 2 2,357 6 6" in words
     assert "ok Rows read 6: 6 used" in words and "ok Bad rows or records none" in words
     assert words.endswith(
-        "written to read; read/problems.csv lists what was rejected or left out (0)"
+        "written to read; read/problems.csv lists what was rejected or left out, and what to check "
+        "(6 lines)"
     )
     assert {path.name for path in Path("read").iterdir()} == {
         "records.parquet",
@@ -90,6 +91,16 @@ def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_i
         "check Training targets over 100 tokens 1 of 2 (50.0%): truncated, without an end token"
         in words
     )
+
+
+def test_a_control_that_would_fail_after_training_is_named(pacer, corpus, repository: Path):
+    words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
+    assert "ok Control another_patient possible in all contexts" in words
+    del corpus["test"][1]
+    write(repository / "mine", corpus)
+    words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
+    assert "check Control another_patient context sn: one patient has 1 of 1 records" in words
+    assert "set decode: {controls: [no_lateral, no_prior]}" in words
 
 
 def test_the_phantom_is_generated_first(pacer):

@@ -7,6 +7,7 @@ import re
 import runpy
 import shlex
 import shutil
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -300,6 +301,18 @@ def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Pa
     assert pacer("label", "one.csv").error == "0 mentions; 2 of 2 reports have none\n"
 
 
+def test_a_metric_of_this_folder(
+    pacer: Callable[..., Outcome], files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("mine_here.py").write_text(
+        "def longer(references, reports):\n"
+        "    return [len(b) - len(a) for a, b in zip(references, reports)]\n"
+    )
+    scored = pacer(*stated(), "--metric", "mine_here:longer")
+    assert scored.code == 0 and "mine_here:longer" in scored.out, scored.error
+
+
 def test_a_case_of_two_files_is_shown(pacer: Callable[..., Outcome], files: Path) -> None:
     assert pacer(*stated()).code == 0
     assert pacer("show", "c", "scores").out == "written to shown/study-c.html\n"
@@ -345,7 +358,16 @@ def test_findings_are_counted_listed_and_ranked(pacer: Callable[..., Outcome], f
     assert pacer("findings", "scores", "B=same", "--worst", "1").code == 0
     refused = pacer("findings", "scores", "--finding", "nodules")
     assert refused.code == 1 and "--finding nodules: expected one of atelectasis" in refused.error
-    for chosen in (("--verdict", "invented"), ("--verdict", "correct", "--worst", "3")):
+    refused = pacer("findings", "scores", "--verdict", "wrong")
+    assert refused.code == 1 and "--verdict wrong: expected one of correct, partly" in refused.error
+    assert pacer("findings", "scores", "--verdict", "opposite", "--verdict", "missed").out == (
+        pacer("findings", "scores", "--verdict", "opposite").out
+    )
+    for chosen in (
+        ("--verdict", "invented"),
+        ("--wrong", "side"),
+        ("--verdict", "correct", "--worst", "3"),
+    ):
         assert pacer("findings", "scores", *chosen).out == "none\n"
         assert json.loads(pacer("findings", "scores", *chosen, "--json").out) == []
     assert "pass the folder that it is in" in pacer("findings", "scores/findings.parquet").error
