@@ -48,6 +48,14 @@ def wait_until_it_hangs(tiny: TinyRepository, process: subprocess.Popen) -> None
         time.sleep(0.05)
 
 
+def wait_until_gone(numbers: tuple[int, ...]) -> None:
+    """Wait for killed processes: until init has reaped them, DVC respects their locks."""
+    deadline = time.monotonic() + 60
+    while any(map(psutil.pid_exists, numbers)):
+        assert time.monotonic() < deadline, numbers
+        time.sleep(0.05)
+
+
 def assert_as_before(tiny: TinyRepository, before: tuple[str, dict[str, bytes]]) -> None:
     """No process works in the repository, and all of the user's files are as they were."""
     status, files = tiny.state()
@@ -86,9 +94,11 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_as_before(tiny: TinyReposi
     wait_until_it_hangs(tiny, process)
     half_made = tiny.folder / "models/score.scratch/step"
     half_made.write_text("7")
-    for number in (process.pid, *working(tiny)):
+    killed = (process.pid, *working(tiny))
+    for number in killed:
         os.kill(number, signal.SIGKILL)
     process.communicate()
+    wait_until_gone(killed)
     (tiny.told / "hang").unlink()
     with pytest.raises(ConfigError, match=r"if a study was killed here, `git reset --hard` and"):
         run(tiny)
