@@ -70,7 +70,7 @@ def audit(
         import polars as pl
 
         table = out / "problems.csv"
-        listed = pl.read_csv(table, infer_schema=False).height
+        listed = pl.read_csv(table, infer_schema=False, glob=False).height
         echo(
             f"\nwritten to {out}; {table} lists what was rejected or left out, and what to check "
             f"({listed:,} lines)"
