@@ -12,7 +12,7 @@ from pacer.core.messages import printed_messages
 
 prepare_environment()  # before torch is imported
 
-for name, examples in {"quick": 10, "default": 15, "thorough": 300}.items():
+for name, examples in {"quick": 10, "default": 25, "thorough": 300}.items():
     # A busy machine is no reason to fail. Only `make thorough` draws anew: CI judges each change by
     # the same examples.
     settings.register_profile(
