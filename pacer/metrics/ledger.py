@@ -73,11 +73,19 @@ def mentions(texts: Iterable[str | None]) -> pl.DataFrame:
     (null: not stated), the place in characters, the words there, and those of the ``cue`` that
     decided the state (null: none), and whether the rules may have misread it (``doubtful``)."""
     rows = [
-        (row, m.finding, m.polarity, m.start, m.end, text[m.start : m.end], cue, m.doubtful)
+        (
+            row,
+            m.finding,
+            m.polarity,
+            m.start,
+            m.end,
+            text[m.start : m.end],
+            m.cue and text[slice(*m.cue)],
+            m.doubtful,
+        )
         for row, text in enumerate(texts)
         if text is not None
         for m in find_mentions(text)
-        for cue in (text[slice(*m.cue)] if m.cue else None,)
     ]
     return pl.DataFrame(rows, MENTIONS, orient="row")
 
@@ -112,10 +120,15 @@ def _stated(
     """Return a row for each finding of a text that has a state; each text with its index and the
     attributes of its findings."""
     rows = [
-        (row, finding, state, *words, finding in anchor.doubtful)
+        (
+            row,
+            finding,
+            state,
+            *_words(attributes.get(finding, Attributes())),
+            finding in anchor.doubtful,
+        )
         for row, anchor, attributes in texts
         for finding, state in _states(anchor)
-        for words in (_words(attributes.get(finding, Attributes())),)
     ]
     schema = {name: pl.String() if name in KINDS else READ[name] for name in [*READ][:-1]}
     table = pl.DataFrame(rows, schema, orient="row")
