@@ -17,15 +17,13 @@ from pacer.core.errors import PacerError
 from pacer.core.machine import prepare_environment
 from pacer.core.stops import GO_ON, Stopped
 
-#: Variables with which a user sets CUDA's allocator; without them, its segments may grow: batches
-#: differ in length, and segments of one size would leave gaps.
+#: Variables with which a user sets CUDA's allocator.
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
 def main() -> None:
     threads = prepare_environment()
-    if not any(name in os.environ for name in _ALLOCATOR):
-        os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
+    let_segments_grow()
     import torch
 
     from pacer.core.devices import share_cores
@@ -39,6 +37,13 @@ def main() -> None:
             return
     share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), threads)
     run_script()
+
+
+def let_segments_grow() -> None:
+    """Let the segments of CUDA's allocator grow, unless the user has set its variables: batches
+    differ in length, and segments of one size would leave gaps."""
+    if not any(name in os.environ for name in _ALLOCATOR):
+        os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
 
 
 def start_several() -> None:

@@ -62,15 +62,15 @@ class Rows(NamedTuple):
             value: the refused value, if it may be quoted.
         """
         is_excluded = self.used.select(where.fill_null(False)).to_series()
-        rows = self._replace(used=self.used.filter(~is_excluded))
         if not is_excluded.any():
-            return rows
+            return self
         lines = self.used.with_columns(
             field=pl.lit(field),
             reason=pl.lit(reason) if isinstance(reason, str) else reason,
             kind=pl.lit(kind),
             value=value,
         )
+        rows = self._replace(used=self.used.filter(~is_excluded))
         return rows.with_lines(lines.filter(is_excluded))
 
     def flag(
@@ -127,6 +127,8 @@ class Notes:
     ) -> pl.DataFrame:
         """Set texts such as ``N/A`` in a column to null, and count them as ``absent_words``."""
         absent = frame.select(mapped(name, is_absent, pl.Boolean).fill_null(False)).to_series()
+        if not absent.any():
+            return frame
         self.count_first("absent_words", "texts", ((name, id) for id in frame.filter(absent)["id"]))
         return frame.with_columns(pl.when(~absent).then(name).alias(name))
 

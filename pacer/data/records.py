@@ -201,9 +201,10 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
     studies = studies.with_columns(pl.col(_TEXTS).str.replace_all(LINE_ENDS, line_end))
     for name in _TEXTS:
         with_residue = studies.used.filter(pl.col(name).str.contains(ANY_RESIDUE))
-        for residue, pattern in RESIDUE.items():
-            ids = with_residue.filter(pl.col(name).str.contains(pattern))["id"]
-            notes.count_first("residue", name, ((residue, id) for id in ids))
+        if not with_residue.is_empty():
+            for residue, pattern in RESIDUE.items():
+                ids = with_residue.filter(pl.col(name).str.contains(pattern))["id"]
+                notes.count_first("residue", name, ((residue, id) for id in ids))
         field = names.get(name, name)
         has_control = pl.col(name).str.contains(CONTROL)
         studies = studies.exclude(field, has_control, mapped(name, fault_of))
@@ -254,17 +255,17 @@ def _note_more_than_sections(studies: pl.DataFrame, names: Mapping[str, str], no
 
 
 def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
-    """Keep the examinations with a target and two different images; add ``target_impression``,
-    ``report_raw``, ``sections``, ``report``, and ``emphasis_text`` if the emphasis covers more text
-    than the target."""
+    """Keep the examinations that have a target and do not give one file as both views; add
+    ``target_impression``, ``report_raw``, ``sections``, ``report``, and ``emphasis_text`` if the
+    emphasis covers more text than the target."""
     findings_only = config.target == "findings"
     clean = CLEANERS[config.cleaner]
     field = names.get("findings", "findings")
-    both = pl.col("findings").is_not_null() & pl.col("impression").is_not_null()
-    emphasis_follows_both = pl.when(both & pl.col("emphasis").is_not_null() & pl.lit(findings_only))
+    has_both = pl.col("findings").is_not_null() & pl.col("impression").is_not_null()
+    covers_more = has_both & pl.col("emphasis").is_not_null() & pl.lit(findings_only)
     studies = studies.with_columns(
         target_impression=pl.lit(None, pl.String) if findings_only else pl.col("impression"),
-        emphasis_text=emphasis_follows_both.then(_joined("findings", "impression", config)),
+        emphasis_text=pl.when(covers_more).then(_joined("findings", "impression", config)),
     )
     if findings_only:
         without = pl.col("findings").is_null() & pl.col("impression").is_not_null()
@@ -308,8 +309,11 @@ def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: 
     is_empty = pl.col("is_prior_empty")
     if config.keep_empty_priors:
         # one without any section gets the letter; one of only punctuation stays as it is
-        mark = pl.when(is_empty & (pl.col("prior_report") == "")).then(pl.lit(clean(_ABSENT_PRIOR)))
-        return studies.with_columns(prior_report=mark.otherwise("prior_report"))
+        has_no_section = is_empty & (pl.col("prior_report") == "")
+        letter = pl.lit(clean(_ABSENT_PRIOR))
+        return studies.with_columns(
+            prior_report=pl.when(has_no_section).then(letter).otherwise("prior_report")
+        )
     without_prior = _contexts(~pl.element().str.ends_with("w"))
     studies = studies.with_columns(
         contexts=pl.when(is_empty).then(without_prior).otherwise("contexts")
@@ -428,7 +432,7 @@ def drop_invalid(
     listed = draft.filter(is_rejected).unnest("fault")
     listed = listed.unique(["number", "value", "reason"], keep="first", maintain_order=True)
     is_counted = pl.col("is_lost") & pl.col("number").is_first_distinct()
-    rows = rows.with_lines(listed.with_columns(rows=pl.when(is_counted).then("rows").otherwise(0)))
+    listed = listed.with_columns(rows=pl.when(is_counted).then("rows").otherwise(0))
 
     counts_for_wording = ~is_rejected | (pl.col("fault").struct.field("kind") == LEFT_OUT)
     judged = draft.filter(pl.col("compares").is_not_null() & counts_for_wording).group_by("context")
@@ -436,4 +440,4 @@ def drop_invalid(
     notes.wording = {
         context: (num_comparing, num_all) for context, num_comparing, num_all in counts.iter_rows()
     }
-    return rows._replace(used=draft.filter(~is_rejected))
+    return rows.with_lines(listed)._replace(used=draft.filter(~is_rejected))

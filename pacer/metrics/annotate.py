@@ -100,16 +100,9 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
 
 
 def _with_single_line_texts(cases: pl.DataFrame) -> pl.DataFrame:
-    """Put every text on one line, the reference as ``reference``, and add which controls gave the
-    same report."""
-    references = [single_line(text) for text in cases["report"]]
-    cases = cases.with_columns(mapped(name, single_line) for name in _hypotheses(cases))
-    cases = cases.with_columns(
-        # in most files nothing changes, and a copy would take much memory
-        pl.col("report").alias("reference")
-        if references == cases["report"].to_list()
-        else pl.Series("reference", references)
-    )
+    """Put every text on one line, and add which controls gave the same report."""
+    texts = ["reference", *_hypotheses(cases)]
+    cases = cases.with_columns(mapped(name, single_line) for name in texts)
     same = {
         f"{name}_unchanged": pl.col(f"{name}_hypothesis") == pl.col("hypothesis")
         for name in controls_of(cases)

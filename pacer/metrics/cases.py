@@ -22,8 +22,8 @@ MEAN = "mean"
 _TEXTS = pl.List(pl.String)
 #: CheXbert's class of each observation; null without a labeller.
 LABELS = pl.List(pl.Int64)
-#: Columns that are read in the texts of cases, whose ``report`` is the reference and whose
-#: ``hypothesis`` is the system's report. ``report_*``: what the rules read in the system's report;
+#: Columns that are read in the texts of cases: ``reference``, and ``hypothesis``, the system's
+#: report. ``report_*``: what the rules read in the system's report;
 #: ``prior_positive`` and so on: in other texts; ``exact_positive``: affirmed findings that the
 #: report describes as the reference does; ``copy_positive``: those that the rules affirm in the
 #: cleaned reference; ``attributes``: how often side, severity and course agree, then how often the

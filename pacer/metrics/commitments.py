@@ -27,10 +27,10 @@ from pacer.metrics.clinical import label_counts, ratios
 from pacer.metrics.ledger import attribute_counts, compared, listed_findings, read_findings
 
 #: Column of affirmed findings -> column of the texts in which the rules read them.
-#: ``frontal_report``: the reference of the same study in the context without the lateral view.
+#: ``frontal_reference``: the reference of the same study in the context without the lateral view.
 TEXTS = {
     "prior_positive": "prior_report",
-    "frontal_positive": "frontal_report",
+    "frontal_positive": "frontal_reference",
     "no_prior_positive": "no_prior_hypothesis",
     "no_lateral_positive": "no_lateral_hypothesis",
 }

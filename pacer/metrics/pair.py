@@ -55,18 +55,17 @@ _NOT_PROVIDED = (
 def pair_reports(
     references: Reports, hypotheses: Reports, options: Pairing
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Return the cases, in the order of the references (column ``report``: the reference;
-    ``hypothesis``: the system's report), and counts of what was done to the reports.
+    """Return the cases, in the order of the references, and counts of what was done to the reports.
     Raises a DataError if only one side has ids; an id is missing, extra or repeated; a text is
     missing; or a context is unknown."""
     pairs, left_out = _matched(references, hypotheses, options)
     extracted = [_extracted(text, options) for text in pairs["hypothesis"].fill_null("")]
-    written = list(map(without_prompt, extracted))
-    counts = _counts_before_cleaning(pairs, extracted, written)
+    unprompted = list(map(without_prompt, extracted))
+    counts = _counts_before_cleaning(pairs, extracted, unprompted)
     if left_out:
         counts["left_out_references"] = left_out
     if options.deduplicate:
-        written = list(map(without_repeats, written))
+        unprompted = list(map(without_repeats, unprompted))
     cases = pairs.select(
         pl.col("id").alias("record_id"),
         pl.Series("context", _contexts(pairs, references, options)),
@@ -75,9 +74,9 @@ def pair_reports(
         "findings_original",
         "view",
         "prior_report",
-        _cleaned(pairs["text"], options.clean_references).alias("report"),
-        pl.coalesce("report_raw", "text").alias("report_raw"),
-        _cleaned(pl.Series("hypothesis", written), options.clean_hypotheses),
+        _cleaned(pairs["text"], options.clean_references).alias("reference"),
+        pl.coalesce("report_raw", "text").alias("reference_raw"),
+        _cleaned(pl.Series("hypothesis", unprompted), options.clean_hypotheses),
         pl.lit(False).alias("fallback"),
     ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_PROVIDED)
     return cases, counts | _counts_after_cleaning(cases)
@@ -97,16 +96,16 @@ def _matched(
             "rows are in the same order"
         )
     expected, name = _select(references, options)
-    unwritten = [
+    blank_references = [
         key for key, text in zip(expected["id"], expected["text"]) if text is None or is_blank(text)
     ]
-    if unwritten and options.missing_references == "error":
+    if blank_references and options.missing_references == "error":
         raise DataError(
-            f"{references.path}: the references for {format_ids(unwritten)} are blank or "
+            f"{references.path}: the references for {format_ids(blank_references)} are blank or "
             "placeholders such as nan; correct the file, or leave these pairs out, in Python with "
             'missing_references="leave-out"'
         )
-    is_left_out = pl.col("id").is_in(unwritten)
+    is_left_out = pl.col("id").is_in(blank_references)
     expected = expected.filter(~is_left_out)
     offered = hypotheses.rows.filter(~is_left_out)
     if expected.is_empty():
@@ -117,24 +116,24 @@ def _matched(
             f"{name} has {len(expected)} texts and {hypotheses.path} {len(offered)}; texts without "
             "ids are paired in their order, so both need as many"
         )
-    written = offered.drop_nulls("text")
+    with_text = offered.drop_nulls("text")
     _check_ids(
         expected,
-        [offered, written],
+        [offered, with_text],
         (name, str(hypotheses.path)),
         missing=options.missing == "empty",
     )
     if options.reference_id is None and options.hypothesis_id is None:
         _check_other_columns(expected, offered, references, hypotheses)
-    texts = written.select("id", pl.col("text").alias("hypothesis"))
-    return expected.join(texts, on="id", how="left", maintain_order="left"), len(unwritten)
+    texts = with_text.select("id", pl.col("text").alias("hypothesis"))
+    return expected.join(texts, on="id", how="left", maintain_order="left"), len(blank_references)
 
 
 def _counts_before_cleaning(
-    pairs: pl.DataFrame, extracted: list[str], written: list[str]
+    pairs: pl.DataFrame, extracted: list[str], unprompted: list[str]
 ) -> dict[str, Any]:
-    """Count what cleaning would hide: reports that are absent, blank, or begin with a prompt, which
-    ``written`` no longer have; and what other tools have left in the texts."""
+    """Count what cleaning would hide: reports that are absent, blank, or begin with a prompt
+    (``unprompted`` no longer have it); and what other tools have left in the texts."""
     counts: dict[str, Any] = {"missing_hypotheses": pairs["hypothesis"].null_count()}
     for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
         residue = int(pairs[column].str.contains(ANY_RESIDUE).sum())
@@ -142,11 +141,11 @@ def _counts_before_cleaning(
             counts[f"residue_{side}"] = residue
     is_absent = pl.col("hypothesis").is_null()
     rows = pairs.select(
-        "id", "hypothesis", extracted=pl.Series(extracted), written=pl.Series(written)
+        "id", "hypothesis", extracted=pl.Series(extracted), unprompted=pl.Series(unprompted)
     )
-    prompted = rows.filter(pl.col("extracted") != pl.col("written"))
+    prompted = rows.filter(pl.col("extracted") != pl.col("unprompted"))
     if len(prompted):
-        counts["only_prompt_hypotheses"] = int((prompted["written"] == "").sum())
+        counts["only_prompt_hypotheses"] = int((prompted["unprompted"] == "").sum())
     found = {
         "absent": rows.filter(is_absent),
         "prompt": prompted,
@@ -161,10 +160,10 @@ def _counts_before_cleaning(
 def _counts_after_cleaning(cases: pl.DataFrame) -> dict[str, int]:
     """Count the signs that texts were not cleaned, or not alike, or are the references."""
     counts = {}
-    equal = int((cases["report"] == cases["hypothesis"]).sum())
+    equal = int((cases["reference"] == cases["hypothesis"]).sum())
     if 2 * equal > len(cases):
         counts["equal_hypotheses"] = equal
-    for side, column in (("references", "report"), ("hypotheses", "hypothesis")):
+    for side, column in (("references", "reference"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
         for name, pattern in (("bulleted", _BULLET), ("spaced", _SPACES)):
             matches = int(cases[column].str.contains(pattern).sum())

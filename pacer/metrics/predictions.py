@@ -115,18 +115,19 @@ _OF_RECORDS = (
     "findings_original",
     "view",
     "prior_report",
-    "frontal_report",
+    "frontal_reference",
 )
 
 
 def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | None) -> pl.DataFrame:
-    """Return the records, which must all have a prediction, with the columns of
-    :func:`read_predictions`, the reports of each control
-    (``{control}_hypothesis``, null if it was not run), and ``reference_{polarity}``.
+    """Return the records, which must all have a prediction, with ``reference`` and
+    ``reference_raw`` for ``report`` and ``report_raw``, the columns of :func:`read_predictions`,
+    the reports of each control (``{control}_hypothesis``, null if it was not run), and
+    ``reference_{polarity}``.
 
     The folder ``predictions_dir`` has ``{context}.jsonl``, and
     ``controls/{control}/{context}.jsonl`` for controls that were run; ``anchors`` are the reference
-    commitments (None: scoring reads them in ``report_raw``). Raises a DataError if there are no
+    commitments (None: scoring reads them in ``reference_raw``). Raises a DataError if there are no
     records, ids do not pair one to one, or an input is missing or malformed.
     """
     ids = records["record_id"].to_list()
@@ -135,6 +136,8 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
             "there are no records to score in this split; choose a different --split, or all"
         )
     records = records.select(name for name in _OF_RECORDS if name in records.columns)
+    # in the columns of cases, "report" is the system's
+    records = records.rename({"report": "reference", "report_raw": "reference_raw"})
     contexts = by_context(records)
     if sum(map(len, contexts.values())) < len(records):
         raise DataError(f"a record has an unknown context; expected one of {', '.join(CONTEXTS)}")
@@ -214,7 +217,7 @@ def read_run(
         ["study_id", "context"], keep="first"
     )
     frontal = frontal_only.select(
-        "study_id", pl.col("context").str.replace("s", "m"), frontal_report="report_raw"
+        "study_id", pl.col("context").str.replace("s", "m"), frontal_reference="report_raw"
     )
     wanted = wanted.join(frontal, on=["study_id", "context"], how="left", maintain_order="left")
     cases = read_cases(wanted, predictions, anchors)

@@ -36,14 +36,13 @@ def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     before = cases.columns
     count = len(cases)
     if "reference_positive" not in cases.columns:
-        anchors = [extract_anchor(text) for text in cases["report_raw"]]
+        anchors = [extract_anchor(text) for text in cases["reference_raw"]]
         cases = cases.with_columns(
             pl.Series(f"reference_{name}", [getattr(anchor, name) for anchor in anchors]).cast(
                 WORDS
             )
             for name in POLARITIES
         )
-    # from here on, as in the names of columns, "report" is the system's
     reference = read_findings(cases["reference"])
     report = read_findings(cases["hypothesis"])
     findings = findings_of(cases, reference, report)

@@ -41,7 +41,7 @@ from pacer.training.validation import validate
 
 #: Receives named values and the number of their update.
 Log = Callable[[dict[str, float], int], None]
-#: Row numbers of a process's part of a micro-batch, and the part as a batch on the CPU.
+#: A process's part of a micro-batch: its row numbers, and the rows as a batch on the CPU.
 Part = tuple[np.ndarray, TrainingBatch]
 STATE = "state.pt"
 
@@ -198,7 +198,8 @@ class _Run:
     def save(self, scratch: Path) -> None:
         """Write the current state to ``scratch``, replacing the old one. Raises a PacerError as
         :meth:`check` does."""
-        self.check()  # several processes have checked every update, so nothing is sent here
+        # with several processes, `gradient` has checked every update, and nothing is left to check
+        self.check()
         state = {
             "weights": self.trained,
             "optimizer": self.optimizer.adamw.state_dict(),
@@ -211,7 +212,7 @@ class _Run:
             torch.save(state, temporary)
 
     def stream(self, first: int) -> Iterator[Part]:
-        """Yield this process's shares of the micro-batches from update ``first`` to the last."""
+        """Yield this process's parts of the micro-batches from update ``first`` to the last."""
         rank = self.accelerator.process_index
         ranks = self.accelerator.num_processes
 
@@ -220,11 +221,11 @@ class _Run:
             return micro.rows, batch.ready_for(self.accelerator.device)
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
-        shares = (
+        parts = (
             MicroBatch(micro.rows[rank::ranks], micro.commits[rank::ranks])
             for micro in islice(self.sampler.from_update(first), left)
         )
-        return prefetch(make, shares, self.phase.train.workers)
+        return prefetch(make, parts, self.phase.train.workers)
 
     def update(self, stream: Iterator[Part]) -> None:
         """Take one optimiser step on the next micro-batches, and add its values to the means."""
@@ -307,8 +308,8 @@ class _Run:
             )
 
     def _backward(self, micros: list[Part]) -> tuple[Means, list[Tensor]]:
-        """Accumulate this process's gradient of the micro-batches; return its values to log, and
-        the losses' shares, on the device."""
+        """Accumulate the gradient of this process's parts of the micro-batches; return the values
+        to log, and the loss of each part, on the device."""
         train = self.phase.train
         device = self.accelerator.device
         self.model.eval()  # only trained modules have dropout; a frozen parent stays in this mode
@@ -321,11 +322,12 @@ class _Run:
         divisors = torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros])
         divisors = self.accelerator.reduce(sent(divisors, device), reduction="sum")
         self.model.zero_grad()
-        # its blocks share memory with the model's tensors, but have gradients of their own
+        # the optimiser steps on blocks of parameters, which share the memory of the model's tensors
+        # but have gradients of their own
         self.optimizer.adamw.zero_grad()
         means = Means()
         totals = []
-        # a loss is the sum of the processes' shares, so only one process counts it
+        # the losses of the parts are added up over processes, so only one process counts them
         count = torch.full((), float(self.accelerator.is_main_process), device=device)
         for (_, batch), batch_divisors in zip(micros, divisors, strict=True):
             result = self.phase.objective(
@@ -338,9 +340,9 @@ class _Run:
             (result.total / len(micros)).backward()
             total = result.total.detach()
             totals.append(total)
-            shares = {"loss": total}
-            shares |= {f"loss_{name}": part for name, part in result.parts.items()}
-            means.add({name: torch.stack([share.float(), count]) for name, share in shares.items()})
+            losses = {"loss": total}
+            losses |= {f"loss_{name}": loss for name, loss in result.parts.items()}
+            means.add({name: torch.stack([loss.float(), count]) for name, loss in losses.items()})
             means.add({name: pair.float() for name, pair in result.means.items()})
         return means, totals
 
@@ -415,7 +417,7 @@ class _Run:
             requests = torch.tensor(float(stop_requested()), device=self.accelerator.device)
             with self.postponing_stops():
                 self._agree_to_stop(self.accelerator.reduce(requests, reduction="sum").item())
-            # a stop is raised here at once: a resumed run validates again
+            # a stop during validation is not postponed, because a resumed run validates again
             losses = validate(self.model, self.examples, self.phase, self.accelerator)
             mean = losses.get("validation/mean", math.inf)
             if self.phase.train.checkpoint == "best" and (

@@ -86,7 +86,7 @@ def read_texts(
             "record_id": list(map(str, range(len(references)))),
             "context": "sn",
             "reference": list(references),
-            "report_raw": list(references),
+            "reference_raw": list(references),
             "hypothesis": list(reports),
         }
         | columns

@@ -97,9 +97,7 @@ def killed(number: int, *arguments: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize(
-    ("role", "stop"), [("vision", 17), ("language", 6), ("chexbert", 6), ("text", 6)]
-)
+@pytest.mark.parametrize(("role", "stop"), [("vision", 17), ("language", 6)])
 def test_an_interrupted_training_continues(
     role: str, stop: int, tmp_path: Path, monkeypatch
 ) -> None:

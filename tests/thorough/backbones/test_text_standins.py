@@ -29,6 +29,7 @@ from pacer.config.backbones import TextStandin, VisionStandin
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.phantom.render import TrainingImages, training_images
+from tests.integration.backbones import test_make_backbones
 from tests.integration.backbones.test_make_backbones import make
 from tests.support.cases import listed_cases
 
@@ -245,3 +246,10 @@ def test_one_at_a_time_makes_the_same_as_side_by_side(
     assert all(
         provenance(tmp_path / "alone" / name)["provider"] == "standin" for name in MODELS[1:]
     )
+
+
+@pytest.mark.parametrize("role", ["chexbert", "text"])
+def test_an_interrupted_training_continues(
+    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test_make_backbones.test_an_interrupted_training_continues(role, 6, tmp_path, monkeypatch)

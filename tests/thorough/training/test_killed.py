@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.training import test_run
 from tests.support import drive, killed
 from tests.support.models import MODEL
 
@@ -59,6 +60,15 @@ def test_killed_at_every_point(phase: str, setting: killed.Setting) -> None:
             assert code == 0, f"after a kill at {point} {number}: {output}"
             killed.assert_like(task, reference)
             assert killed.steps(task) in reference.left(index), (point, number)
+
+
+@pytest.mark.parametrize(
+    ("phase", "sent"), [("parent", signal.SIGINT), ("calibrate", signal.SIGTERM)]
+)
+def test_a_stop_loses_no_update_and_changes_no_byte(
+    phase: str, sent: signal.Signals, setting: killed.Setting
+) -> None:
+    test_run.test_a_stop_loses_no_update_and_changes_no_byte(phase, sent, setting)
 
 
 def test_a_second_process_is_refused_and_the_first_unharmed(setting: killed.Setting) -> None:

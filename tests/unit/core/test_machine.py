@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import resource
+import runpy
 import shutil
 import signal
 import subprocess
@@ -176,10 +177,18 @@ def test_a_stage_prints_messages(starter: str, started: Started) -> None:
 
 @pytest.mark.parametrize(("given", "expected"), listed_cases(__file__, "allocators"))
 def test_segments_of_the_allocator_grow_unless_the_user_sets_it(
-    given: dict, expected: dict, started: Started
+    given: dict, expected: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = started("launch.py", given)[0]
-    assert {name: found[name] for name in ALLOCATORS} == expected
+    for name in ALLOCATORS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    runpy.run_path(str(ROOT / "stages" / "launch.py"))["let_segments_grow"]()
+    assert {name: os.environ.get(name) for name in ALLOCATORS} == expected
+
+
+def test_segments_grow_in_a_stage(started: Started) -> None:
+    assert started("launch.py", {})[0]["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
 
 @pytest.mark.parametrize(("given", "expected"), listed_cases(__file__, "given"))

@@ -36,7 +36,7 @@ def paired(
     expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
     given = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
     cases, counts = pair_reports(expected, given, chosen)
-    rows = cases.select("record_id", "report", "hypothesis").iter_rows()
+    rows = cases.select("record_id", "reference", "hypothesis").iter_rows()
     return {key: (reference, report) for key, reference, report in rows}, counts
 
 
@@ -260,7 +260,7 @@ def test_a_systems_files_come_to_their_records(
     paired, counts = pair_reports(
         references, reports_of(case["scored"], HYPOTHESIS_COLUMNS), Pairing()
     )
-    assert paired["report"].to_list() == [f"reference {n} ." for n in range(3)]
+    assert paired["reference"].to_list() == [f"reference {n} ." for n in range(3)]
     assert paired["hypothesis"].to_list() == TEXTS and counts["missing_hypotheses"] == 0
 
 
