@@ -76,6 +76,8 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
     """Return paired cases with everything that scores need. ``threshold``: from which probability
     on findings count as present."""
     failed: dict[str, str] = {}
+    # labels of references are kept with the texts as the records have them
+    references = cases.select("record_id", report="reference")
     cases = _with_single_line_texts(cases)
     originals = _against_originals(cases, options.settings)
     meteor = (
@@ -85,7 +87,7 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
     )
     with meteor as finish_meteor:
         own, meanings = _own_columns(cases, options)
-        cases = _with_labels(cases, options)
+        cases = _with_labels(cases, references, options)
         cases = cases.with_columns(pl.lit(threshold, pl.Float64).alias("threshold"))
         columns, findings = _read(cases)
         cases = cases.hstack(columns).hstack(own)
@@ -136,10 +138,10 @@ def _own_columns(cases: pl.DataFrame, options: Scoring) -> tuple[pl.DataFrame, d
     return pl.DataFrame([*read, *numbers]), meanings
 
 
-def _with_labels(cases: pl.DataFrame, options: Scoring) -> pl.DataFrame:
+def _with_labels(cases: pl.DataFrame, references: pl.DataFrame, options: Scoring) -> pl.DataFrame:
     """Add CheXbert's labels of every text; null columns without a labeller. Labels of the
-    references come from the file ``options.labels`` if given; it is created if it does not
-    exist."""
+    ``references`` (``record_id`` and ``report``) come from the file ``options.labels`` if given; it
+    is created if it does not exist."""
     if options.chexbert is None:
         return cases.with_columns(
             pl.lit(None, LABELS).alias(f"{side}_labels") for side in ("reference", "hypothesis")
@@ -152,8 +154,8 @@ def _with_labels(cases: pl.DataFrame, options: Scoring) -> pl.DataFrame:
         sides.append("reference")
     else:
         if not options.labels.is_file():
-            label_references(cases, options.chexbert, options.labels)
-        known = known_labels(options.labels, cases, options.chexbert)
+            label_references(references, options.chexbert, options.labels)
+        known = known_labels(options.labels, references, options.chexbert)
         cases = cases.with_columns(pl.Series("reference_labels", known, dtype=LABELS))
     return cases.with_columns(CheXbert(options.chexbert).columns(cases, sides))
 

@@ -164,8 +164,7 @@ SOURCE_KINDS = {
     "lateral_only_stated": SourceKind(
         "only on the lateral view",
         _REFERENCE.list.set_difference(_FRONTAL),
-        "the reference but not in that of the same study without the lateral view (none if a study "
-        "has one target)",
+        "the reference but not in the frontal-only reference of the same study",
     ),
     "prior_f1": SourceKind(
         "F1 of all findings",

@@ -396,7 +396,8 @@ SCORES: tuple[Score, ...] = (
     Score(
         key="read_f1",
         title="Read F1",
-        meaning=f"{_PRESENCE}; present from `decode.threshold` on",
+        meaning=f"{_PRESENCE}; a finding counts as present if its probability is at least "
+        "`decode.threshold`",
         compute=_reading("read_f1"),
         place="commitments",
     ),
