@@ -32,8 +32,8 @@ from pacer.data.sections import MAY_HOLD_MORE, more_than_a_section
 from pacer.data.values import bare_id, mapped, quoted
 from pacer.data.wording import compares_with_prior
 
-#: Columns of the frame that every reader returns, a row per examination. Texts are unchanged; an
-#: absent value is null, never blank.
+#: Columns of the frame that every reader returns, a row per examination. Texts are unchanged, and
+#: may be blank; any other absent value is null.
 STUDY_SCHEMA: dict[str, pl.DataType] = {
     "file": pl.String(),
     "row": pl.String(),  # as in problems.csv
@@ -121,7 +121,8 @@ def draft_records(
     draft = studies_in_use.with_row_index("number").explode("contexts")
     draft = draft.rename({"contexts": "context"})
     if config.limit is not None:
-        # from 1, within its context and split; several rows may have one study_id
+        # the number of a study within its context and split, from 1; if several rows have one
+        # study_id, all take the number of the first
         rank = pl.col("study_id").is_first_distinct().cum_sum().over("context", "split")
         draft = draft.with_columns(rank=rank).filter(
             pl.col("rank").first().over("context", "split", "study_id") <= config.limit

@@ -242,9 +242,11 @@ def _check_other_columns(
         if key != other and (key in second or other in first):
             continue
         name, given = first[key], f"given {second[other]}"
-        is_id = key == other and IS_ID.fullmatch(key.removeprefix(ALSO).strip())
-        is_numbering = "id" not in (name, second[other]) and distinct.get(name, numbers) <= numbers
-        if not is_id and (is_numbering or distinct.get(name) != distinct.get(given, numbers)):
+        has_name_of_ids = key == other and IS_ID.fullmatch(key.removeprefix(ALSO).strip())
+        values = distinct.get(name)
+        holds_same = values is not None and values == distinct.get(given)
+        only_numbers = holds_same and values <= numbers and "id" not in (name, second[other])
+        if not has_name_of_ids and (only_numbers or not holds_same):
             continue
         if len(wrong := pairs.filter(pl.col(name) != pl.col(given))["id"]):
             column = ids[0] if name == "id" else name.removeprefix(ALSO)

@@ -31,8 +31,8 @@ _CHANCE = "another_patient_hypothesis"
 
 
 def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the columns :data:`~cases.DERIVED` and those of words in common, and the ledger; none
-    depends on other pairs."""
+    """Return new columns of the cases, and the ledger: :data:`~cases.DERIVED`, the words in common,
+    and ``reference_positive`` and so on if the cases lack them. Nothing depends on other pairs."""
     before = cases.columns
     count = len(cases)
     if "reference_positive" not in cases.columns:

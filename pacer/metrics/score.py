@@ -52,8 +52,8 @@ _PACKAGES = (
 
 
 def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result:
-    """Score paired reports, with the columns of :func:`~pacer.metrics.predictions.read_cases`
-    (``report`` is the reference). METEOR's program runs beside the other steps; if it fails, the
+    """Score paired reports, with the columns of :func:`~pacer.metrics.predictions.read_cases`.
+    METEOR's program runs beside the other steps; if it fails, the
     signature says why (``left_out``).
 
     The result's scores are ``{context: {score: number}, "mean": {...}}``, ``"conventions"``

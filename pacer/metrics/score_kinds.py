@@ -42,8 +42,8 @@ class Sums:
     scores that share statistics name the same function. ``score``: sums ``[..., k]`` -> score
     ``[...]``, NaN if undefined. ``counted``: the columns of the rows that add up to the number of
     findings, or records, that it is a share or a mean of. A score without them is a mean over all
-    records, or no mean at all. Comparisons remove the bias of both (``without_bias`` in
-    ``statistics/halves.py``), which changes nothing for a mean over all records."""
+    records, or no mean at all. Comparisons remove its bias (``without_bias`` in
+    ``statistics/halves.py``), which changes nothing for a mean."""
 
     rows: Rows
     score: Callable[[np.ndarray, Convention], np.ndarray]

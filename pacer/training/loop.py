@@ -1,8 +1,8 @@
 """The training loop, the same for all phases.
 
-Every random draw is a function of (train.seed, phase, visit, record) or, for dropout, of
-(train.seed, phase, step, process). So a run that is stopped and resumed gives the same result as an
-uninterrupted one.
+Every random draw is a function of the seed, the phase, the record and how often the record was drawn
+before; for dropout, of the seed, the phase, the update and the process. So a run that is stopped
+and resumed gives the same result as an uninterrupted one.
 """
 
 import hashlib
@@ -387,8 +387,9 @@ class _Run:
         return uninterrupted(agreed=lambda: self.stopping or self.accelerator.num_processes == 1)
 
     def _agree_to_stop(self, requests: float) -> None:
-        """Stop this process if any process received a stop: a rank blocked in a collective cannot
-        save its state."""
+        """Request a stop of this process if any process was asked to stop: a rank blocked in a
+        collective cannot save its state. The stop is raised at the end of the enclosing
+        :meth:`postponing_stops` block."""
         if requests:
             self.stopping = True
             request_stop()

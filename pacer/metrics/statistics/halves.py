@@ -239,10 +239,14 @@ def effective_units(counts: np.ndarray) -> np.ndarray:
 def share_interval(
     value: float | np.ndarray, spread: float | np.ndarray, units: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the interval of a share, or of another score between 0 and 1: the exact binomial one
-    (Clopper and Pearson) of as many independent cases as have the variance ``spread``, fewer
-    as that is estimated from few ``units``. Where it is 0, as at 0 and 1, the units are the
-    cases. After Korn and Graubard, Survey Methodology 24 (1998) 193."""
+    """Return the interval of a share, or of another score between 0 and 1.
+
+    It is the exact binomial interval (Clopper and Pearson) of an effective number of independent
+    cases, with which the share would have the variance ``spread``. This number is reduced, because
+    the variance is itself estimated from only ``units`` units. If the variance is 0, as for shares
+    of 0 and 1, the number of units takes its place. After Korn and Graubard, Survey Methodology 24
+    (1998) 193.
+    """
     units = np.maximum(units, 2.0)
     tail = (1 - LEVEL) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
