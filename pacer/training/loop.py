@@ -1,6 +1,6 @@
 """The training loop, the same for all phases.
 
-Every random draw is a function of the seed, the phase, the record and how often the record was drawn
+Every random draw is a function of the seed, the phase, the record and how often it was drawn
 before; for dropout, of the seed, the phase, the update and the process. So a run that is stopped
 and resumed gives the same result as an uninterrupted one.
 """
