@@ -193,10 +193,11 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
         fault = mapped(field, id_fault)
         studies = studies.exclude(field, fault.is_not_null(), fault)
 
-    def is_word(text: str) -> bool:
-        # in MIMIC-RG4, upstream cleans text without letters like any other, and the released
-        # emphasis (`new_scores`) belongs to the cleaned text
-        return is_absent(text) and (config.format != "rg4" or has_content(text))
+    def stands_for_no_text(text: str) -> bool:
+        # a text without letters and digits stays in MIMIC-RG4: upstream cleans it like any other,
+        # and the released emphasis (`new_scores`) belongs to the cleaned text
+        stays = config.format == "rg4" and not has_content(text)
+        return is_absent(text) and not stays
 
     line_end = "\n" if config.cleaner == "decimals" else " "
     studies = studies.with_columns(pl.col(_TEXTS).str.replace_all(LINE_ENDS, line_end))
@@ -210,7 +211,9 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
         has_control = pl.col(name).str.contains(CONTROL)
         studies = studies.exclude(field, has_control, mapped(name, fault_of))
         studies = studies.exclude(field, pl.col(name).str.contains(LOST), _LOST_TEXT)
-        studies = studies._replace(used=notes.null_if_absent(studies.used, name, is_word))
+        studies = studies._replace(
+            used=notes.null_if_absent(studies.used, name, stands_for_no_text)
+        )
     _note_more_than_sections(studies.used, names, notes)
     if config.format == "table":
         for prefix in ("", "prior_"):
@@ -243,8 +246,8 @@ def _plain(column: str) -> pl.Expr:
 
 
 def _note_more_than_sections(studies: pl.DataFrame, names: Mapping[str, str], notes: Notes) -> None:
-    """Count the headings and signatures within sections. Previous reports count only if they are
-    not those of another examination, which are counted there."""
+    """Count the headings and signatures within sections. A previous report that belongs to an
+    examination of this input is not counted again."""
     is_own = {"prior_findings": pl.col("prior_study_id").is_null()}
     for name in ("findings", "impression", "prior_findings"):
         is_candidate = pl.col(name).str.contains(MAY_HOLD_MORE) & is_own.get(name, pl.lit(True))

@@ -99,9 +99,9 @@ def reports_of(
             f"{side}: expected the path of a file, a list of texts or texts by id, got "
             f"{shown(source)}"
         )
-    ids = ID_COLUMNS if id_column is None else (*ID_COLUMNS, id_column.lower())
+    id_names = ID_COLUMNS if id_column is None else (*ID_COLUMNS, id_column.lower())
     name = "references" if side == "reference" else "hypotheses"
-    table = open_source(source, name, REPORT_COLUMNS, ids)
+    table = open_source(source, name, REPORT_COLUMNS, id_names)
     path = table.path
     names = [name for name in table.columns if not is_index(name)]
     if len(set(names)) != len(names):
@@ -116,10 +116,10 @@ def reports_of(
             f"{side}_text (--{side}-text)"
         )
     ids = _named(names, id_column, ID_COLUMNS)
-    # `pacer label` and `pacer probe score` have options of their own
-    id_option = f"{side}_id (--{side}-id)"
     if tuple(text_columns) in (REFERENCE_COLUMNS, HYPOTHESIS_COLUMNS):
         id_option = f"`--id`, in Python {side}_id"
+    else:  # `pacer label` and `pacer probe score` have options of their own
+        id_option = f"{side}_id (--{side}-id)"
     text_option = f"{side}_text (--{side}-text)"
     absent = [] if candidates else [_absent("reports", text_column, text_columns, text_option)]
     if not ids and (id_column or len(table.columns) > 1):

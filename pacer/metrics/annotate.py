@@ -166,7 +166,8 @@ def _read(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.LazyFrame]:
     if len(cases) <= _ROWS:
         columns, findings = read_pairs(cases)
         return columns, findings.lazy()
-    # small tables need no processes, which do not run the main module
+    # imported here, because small tables need no further processes; those of loky do not import the
+    # user's main module, unlike multiprocessing's
     from joblib import Parallel, delayed
     from joblib.externals.loky import get_reusable_executor
 

@@ -226,37 +226,39 @@ def _check_other_columns(
     unless these only number the rows. A column with a partner of the same name is compared with
     that one alone. The columns of the pairing take part if their names differ.
     """
-    ids = [file.columns.get("id", "") for file in (references, hypotheses)]
+    expected_id, offered_id = (file.columns.get("id", "") for file in (references, hypotheses))
     pairs = expected.join(
-        offered.rename("given {}".format), left_on="id", right_on="given id", coalesce=False
+        offered.rename("offered {}".format), left_on="id", right_on="offered id", coalesce=False
     )
     distinct = {column.name: set(column) for column in pairs if column.n_unique() == len(pairs)}
-    numbers = set(map(str, range(len(pairs) + 1)))  # row numbers identify no case
-    first, second = (
-        {name.lower(): name for name in rows.columns if ALSO in name}
+    row_numbers = set(map(str, range(len(pairs) + 1)))
+    of_expected, of_offered = (
+        {name.lower(): name for name in rows.columns if name.startswith(ALSO)}
         for rows in (expected, offered)
     )
-    if ids[0].lower() != ids[1].lower():
-        first["first id"] = second["second id"] = "id"
-    for key, other in product(first, second):
-        if key != other and (key in second or other in first):
+    if expected_id.lower() != offered_id.lower():
+        of_expected["id of the references"] = of_offered["id of the reports"] = "id"
+    for key, other_key in product(of_expected, of_offered):
+        if key != other_key and (key in of_offered or other_key in of_expected):
             continue
-        name, given = first[key], f"given {second[other]}"
-        has_name_of_ids = key == other and IS_ID.fullmatch(key.removeprefix(ALSO).strip())
+        name, other = of_expected[key], of_offered[other_key]
+        has_name_of_ids = key == other_key and IS_ID.fullmatch(key.removeprefix(ALSO).strip())
         values = distinct.get(name)
-        holds_same = values is not None and values == distinct.get(given)
-        only_numbers = holds_same and values <= numbers and "id" not in (name, second[other])
+        holds_same = values is not None and values == distinct.get(f"offered {other}")
+        only_numbers = holds_same and values <= row_numbers and "id" not in (name, other)
         if not has_name_of_ids and (only_numbers or not holds_same):
             continue
-        if len(wrong := pairs.filter(pl.col(name) != pl.col(given))["id"]):
-            column = ids[0] if name == "id" else name.removeprefix(ALSO)
-            choice = ids[1] if second[other] == "id" else second[other].removeprefix(ALSO)
+        wrong = pairs.filter(pl.col(name) != pl.col(f"offered {other}"))["id"]
+        if len(wrong):
+            column = expected_id if name == "id" else name.removeprefix(ALSO)
+            other_column = offered_id if other == "id" else other.removeprefix(ALSO)
+            matched = " and ".join(dict.fromkeys([expected_id, offered_id]))
             raise DataError(
-                f"{references.path} and {hypotheses.path} match on "
-                f"{' and '.join(dict.fromkeys(ids))}, but {column} in the first and {choice} in "
-                f"the second differ in {len(wrong)} of {len(pairs)} pairs (first: {wrong[0]}); "
-                "choose the columns that match: give them one name and pass it as `--id`, or in "
-                f'Python pass reference_id="{column}" and hypothesis_id="{choice}"'
+                f"{references.path} and {hypotheses.path} match on {matched}, but {column} in the "
+                f"first and {other_column} in the second differ in {len(wrong)} of {len(pairs)} "
+                f"pairs (first: {wrong[0]}); choose the columns that match: give them one name and "
+                f'pass it as `--id`, or in Python pass reference_id="{column}" and '
+                f'hypothesis_id="{other_column}"'
             )
 
 

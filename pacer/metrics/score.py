@@ -52,9 +52,9 @@ _PACKAGES = (
 
 
 def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result:
-    """Score paired reports, with the columns of :func:`~pacer.metrics.predictions.read_cases`.
-    METEOR's program runs beside the other steps; if it fails, the
-    signature says why (``left_out``).
+    """Score the cases of :mod:`~pacer.metrics.pair` or :mod:`~pacer.metrics.predictions`.
+    METEOR's program runs beside the other steps; if it fails, the signature says why
+    (``left_out``).
 
     The result's scores are ``{context: {score: number}, "mean": {...}}``, ``"conventions"``
     (convention -> context -> averages), and ``"controls"`` and ``"truth"`` if available. A score

@@ -38,12 +38,15 @@ class ContextCases:
 
 @dataclass(frozen=True)
 class Sums:
-    """A score as a function of sums over cases, which is what intervals and tests need. ``rows``:
-    scores that share statistics name the same function. ``score``: sums ``[..., k]`` -> score
-    ``[...]``, NaN if undefined. ``counted``: the columns of the rows that add up to the number of
-    findings, or records, that it is a share or a mean of. A score without them is a mean over all
-    records, or no mean at all. Comparisons remove its bias (``without_bias`` in
-    ``statistics/halves.py``), which changes nothing for a mean."""
+    """A score as a function of sums over cases, which is what intervals and tests need.
+
+    Attributes:
+        rows: the rows that are added up. Scores that share statistics name the same function.
+        score: sums ``[..., k]`` -> score ``[...]``, NaN if undefined.
+        counted: for a share of findings or records, or a mean over some of the records: the columns
+            of the rows that add up to their number. Other scores leave it empty, and comparisons
+            remove their bias (``without_bias`` in ``statistics/halves.py``).
+    """
 
     rows: Rows
     score: Callable[[np.ndarray, Convention], np.ndarray]

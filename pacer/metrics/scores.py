@@ -120,6 +120,7 @@ def _listed(
     return Sums(
         lambda cases, _: list_rows(cases, both, stated, wanted),
         lambda sums, _: averaged(sums, ratio),
+        # recall is a share of the wanted findings; F1 is no share
         counted=(2,) if ratio == "recall" else (),
     )
 
@@ -140,12 +141,12 @@ def _of_report(polarity: str, *, tested: bool) -> Score:
     )
 
 
-# without `counted`: most conventions average over labels or records
 def _of_labels(ratio: Ratio, title: str, **further: Any) -> Score:
     return Score(
         key=ratio,
         title=title,
         meaning=_EFFICACY,
+        # without `counted`, because most conventions average over labels
         sums=Sums(label_rows, lambda sums, rule: averaged(sums, ratio, rule.averages[0])),
         place="scores",
         needs="hypothesis_labels",

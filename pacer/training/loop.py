@@ -198,7 +198,8 @@ class _Run:
     def save(self, scratch: Path) -> None:
         """Write the current state to ``scratch``, replacing the old one. Raises a PacerError as
         :meth:`check` does."""
-        # with several processes, `gradient` has checked every update, and nothing is left to check
+        # only one of several processes saves, so this must not wait for the others: `gradient` has
+        # checked every update then
         self.check()
         state = {
             "weights": self.trained,
@@ -418,7 +419,8 @@ class _Run:
             requests = torch.tensor(float(stop_requested()), device=self.accelerator.device)
             with self.postponing_stops():
                 self._agree_to_stop(self.accelerator.reduce(requests, reduction="sum").item())
-            # a stop during validation is not postponed, because a resumed run validates again
+            # a stop during validation is raised at once, as a resumed run validates again; other
+            # processes then get an error, which stops them as well (`stoppable`)
             losses = validate(self.model, self.examples, self.phase, self.accelerator)
             mean = losses.get("validation/mean", math.inf)
             if self.phase.train.checkpoint == "best" and (

@@ -280,7 +280,8 @@ def _scored(
     for start in range(0, resamples, _CHUNK):
         size = (min(_CHUNK, resamples - start), units)
         in_half = draw.integers(0, 2, size=size).astype(float)
-        # not the total minus one half: rounding would leave something of what sums to nothing
+        # the second half is added up as well; the total minus the first half would not be exactly 0
+        # where the second half has nothing
         both = np.concatenate([in_half, 1 - in_half])
         for run, scored in zip(runs, parts, strict=True):
             scored.append(_scores_of(run, both.__matmul__))
