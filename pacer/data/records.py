@@ -155,7 +155,7 @@ def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     contexts = []
     for context in CONTEXTS:
         needs_lateral, needs_prior = availability(context)
-        # "rows" has no null and makes this a column, which polars before 2 needs in an empty table
+        # true in every row, as "rows" has no null; polars before 2 needs a column in an empty table
         is_possible = pl.col("rows").is_not_null()
         if needs_lateral:
             is_possible &= pl.col("lateral").is_not_null()
@@ -199,6 +199,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
         stays = config.format == "rg4" and not has_content(text)
         return is_absent(text) and not stays
 
+    # only this cleaner takes the ends of lines for ends of sentences
     line_end = "\n" if config.cleaner == "decimals" else " "
     studies = studies.with_columns(pl.col(_TEXTS).str.replace_all(LINE_ENDS, line_end))
     for name in _TEXTS:
@@ -322,7 +323,9 @@ def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: 
     studies = studies.with_columns(
         contexts=pl.when(is_empty).then(without_prior).otherwise("contexts")
     )
-    return studies.exclude(names.get("prior_findings", ""), _NO_CONTEXT, _EMPTY_PRIOR)
+    # without a column of its own, the previous report is that of another row
+    field = names.get("prior_findings", "")
+    return studies.exclude(field, _NO_CONTEXT, _EMPTY_PRIOR)
 
 
 def _contexts(wanted: pl.Expr) -> pl.Expr:
@@ -330,7 +333,8 @@ def _contexts(wanted: pl.Expr) -> pl.Expr:
 
 
 def _joined(findings: str, impression: str, config: Corpus) -> pl.Expr:
-    """Join the texts of the sections that are present; null if there are none."""
+    """Join the texts of the sections that are present; null if there are none. Findings without a
+    period are divided from the impression by a blank line if the cleaner reads line ends."""
     is_open = ~pl.col(findings).str.contains(r"[.!?]\s*$") & pl.lit(config.cleaner == "decimals")
     divider = pl.when(is_open).then(pl.lit("\n\n")).otherwise(pl.lit(" "))
     return pl.coalesce(pl.col(findings) + divider + pl.col(impression), findings, impression)

@@ -23,8 +23,8 @@ from pacer.metrics.predictions import PREDICTIONS
 #: Signs of uncleaned text that change language scores: capitals, and a period or comma without a
 #: space before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)|[^\W\d_],|\S,(\s|$)"
-#: Spaces between which ROUGE-L finds an empty word; those around line breaks are not scored, and "
-#: ." is an empty text.
+#: Spaces between which ROUGE-L finds an empty word: several within a line, at its beginning, and at
+#: its end. Those around line breaks are not scored. An empty text may be ``" ."``.
 _SPACES = r"\S {2,}\S|^ +[^\s.].*$|^.*\S +$"
 #: A bullet of a list, which no cleaner removes.
 _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"

@@ -213,6 +213,7 @@ def read_run(
     wanted, note = decoded_records(table, predictions, split, contexts)
     if note:
         _log.info(note)
+    # of a record with the lateral view: its study's reference in the context without this view
     frontal_only = table.filter(pl.col("lateral").is_null()).unique(
         ["study_id", "context"], keep="first"
     )

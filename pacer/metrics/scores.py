@@ -254,6 +254,7 @@ _ROUGE = Score(
     sums=Sums(
         # rows one after the other in memory are added in their order, as ROUGE-L's mean always was
         lambda cases, _: np.ascontiguousarray(mean_rows(cases["rougeL"].to_numpy())),
+        # without `counted`, because every record has a value
         lambda sums, _: mean(sums),
     ),
     place="scores",

@@ -198,8 +198,8 @@ class _Run:
     def save(self, scratch: Path) -> None:
         """Write the current state to ``scratch``, replacing the old one. Raises a PacerError as
         :meth:`check` does."""
-        # only one of several processes saves, so this must not wait for the others: `gradient` has
-        # checked every update then
+        # with several processes, `gradient` has called this for every update: nothing is left that
+        # would communicate, as only one process saves
         self.check()
         state = {
             "weights": self.trained,

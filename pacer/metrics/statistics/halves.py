@@ -167,7 +167,7 @@ def without_bias(gap: float | np.ndarray, drawn: np.ndarray) -> np.ndarray:
     F1 with rare labels, can be too high or too low with few patients, and twice as much with half
     of them. The halves are then beyond the observed difference by as much as this is beyond the
     true one, and are moved by twice as much. They are never moved away from 0. A mean over records
-    is right on average with any number of patients, so it stays where it is.
+    is right on average with any number of patients, so it hardly moves.
     """
     beyond = _mean_of_defined(drawn - gap)
     return drawn - 2 * np.where(beyond * gap > 0, beyond, 0)
@@ -249,6 +249,7 @@ def share_interval(
     """
     units = np.maximum(units, 2.0)
     tail = (1 - LEVEL) / 2
+    # the halves' variance is that within these units; Bessel's factor makes it one of new units
     with np.errstate(divide="ignore", invalid="ignore"):
         cases = np.where(
             spread > _ROUNDING**2, value * (1 - value) / spread * (units - 1) / units, units
