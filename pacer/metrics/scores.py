@@ -70,8 +70,8 @@ _UNFOUNDED = (
     "reports that make comparisons although no previous report was given; over contexts without one"
 )
 _REPEATS = (
-    "words in an immediate repeat of one to eight words, or in a sentence that occurred "
-    "earlier; mean over reports"
+    "share of a report's words that repeat the one to eight words just before them, or are in a "
+    "sentence that occurred earlier; mean over reports"
 )
 
 
