@@ -30,13 +30,16 @@ MEASURES = {
     "by dose": "Change with each fault",
     "in faults": "Cost in faults",
 }
-#: How to read the tables.
+#: How to read the tables of texts with other words, and those with faults as well.
+NOTES_ON_WORDS = """\
+Cost: score of the unchanged text minus that of the text with other words. In parentheses: 95%
+intervals over patients."""
 NOTES = """\
 Share of pairs: a text with one fault scores below the same facts in other words. Share lowered: it
 scores below the unchanged text. Ties are halves; 0.5 is chance. Cost: score of the unchanged text
 minus that of the text with one fault, or with other words; in faults: in units of the mean cost of
-one fault. Change with each fault: over references with room for three. In brackets: 95% intervals
-over patients.
+one fault. Change with each fault: over references with room for three. In parentheses: 95%
+intervals over patients.
 sees: both shares are above 0.5 (the whole intervals). rewards: a fault raises the score (share
 lowered below 0.5); or it lowers the score, but other words for the same facts lower it more (share
 of pairs below 0.5). blind: neither is shown."""
@@ -109,6 +112,12 @@ def tables(judged: Mapping[str, Judged]) -> list[Table]:
         if lines:
             found.append(Table((title, *judged), tuple(lines)))
     return found
+
+
+def notes(judged: Mapping[str, Judged]) -> str:
+    """Return how to read the tables. References of a user have no texts with faults."""
+    has_faults = any(kind in FAULTS for of in judged.values() for kind in of)
+    return NOTES if has_faults else NOTES_ON_WORDS
 
 
 def _cell(known: Mapping[str, Any], measure: str) -> str:

@@ -84,7 +84,7 @@ def score(
     names = metric or ([] if paths else ["exact_f1"])
     from pacer.certify.cards import COLUMNS, FILE
     from pacer.certify.metrics import scores_of
-    from pacer.certify.verdicts import NOTES, chart, judge, tables
+    from pacer.certify.verdicts import chart, judge, notes, tables
     from pacer.data.tables import open_table
     from pacer.metrics.signature import version_of
 
@@ -108,4 +108,4 @@ def score(
         for table in printed:
             print_table(table)
             echo()
-        echo(f"{NOTES}\nwritten to {out}")
+        echo(f"{notes(judged)}\nwritten to {out}")

@@ -13,7 +13,7 @@ import pacer
 from pacer.certify import metrics
 from pacer.certify.cards import COMPARED, FAULTS, REPEATED, WORDS, facts, make_cards, of_synthetic
 from pacer.certify.metrics import scores_of
-from pacer.certify.verdicts import MEASURES, Judged, chart, judge, tables, verdict
+from pacer.certify.verdicts import MEASURES, Judged, chart, judge, notes, tables, verdict
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.scores import SCORE_OF
 from pacer.metrics.statistics.halves import Interval
@@ -156,6 +156,7 @@ def test_own_cards_have_no_faults(cards: pl.DataFrame) -> None:
         MEASURES["in faults"],
     ]
     assert found["length"]["numbered list"]["cost"].value > 0
+    assert "fault" not in notes(found)
 
 
 @pytest.mark.parametrize("name", ["order", "empty", "more columns"])
