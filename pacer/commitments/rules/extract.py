@@ -68,6 +68,8 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     doubted, certain = set[str](), set[tuple[str, str]]()
     last: tuple[str, ...] = ()
     named = False
+    stated: dict[str, str] = {}
+    asked = set[str]()
     for segment, places in located_segments(report):
         if segment == ADDENDUM:  # it replaces earlier statements about the same findings
             before_addendum, verdict = before_addendum | verdict, {}
@@ -75,6 +77,7 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
         if not readings and named and takes_back(segment):
             doubted.update(last)
             certain = {one for one in certain if one[0] not in last}
+        before, stated = stated, dict[str, str]()
         named = bool(readings)
         for mention, (polarity, cue, doubtful) in readings:
             last = mention.row.findings or last
@@ -86,8 +89,17 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
                 mentions.append(Mention(start, end, finding, polarity, decided, doubtful))
                 if not doubtful and polarity in ("positive", "uncertain"):
                     certain.add((finding, polarity))
-                if polarity is not None and verdict.get(finding, "negative") == "negative":
+                if polarity is None:
+                    continue
+                stated[finding] = polarity
+                earlier = "negative" if finding in asked else verdict.get(finding, "negative")
+                # "A pneumothorax was seen. None is seen now."
+                taken_back = not mention.row.findings and mention.row.says == "denies"
+                if earlier == "negative" or (taken_back and before.get(finding) == earlier):
                     verdict[finding] = polarity
+                    asked.discard(finding)
+                    if polarity == "uncertain" and segment.endswith("?"):
+                        asked.add(finding)
     mentions.sort(key=lambda mention: mention.start)  # asides come after the rest of a sentence
     verdict = before_addendum | verdict
     anchor = _anchor_of(frozenset(verdict.items()))
