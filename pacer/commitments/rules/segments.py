@@ -65,6 +65,16 @@ _IN_VALUES = (
     "tive,",
     "tain,",
     "mentioned,",
+    " nil,",
+    " none,",
+    "haps,",
+    "ected,",
+    "oned,",
+    "red,",
+    "kely,",
+    "uded,",
+    "ly)",
+    "haps)",
 )
 _IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,", " 0 ", " 0%")
 
@@ -226,6 +236,8 @@ def _edited(match: re.Match[str]) -> str:
         return " " * (kind == "label")
     if kind == "verb":
         return {"ca": "can", "wo": "will"}.get(words, words) + " not"
+    if kind in ("hedged", "bracketed"):  # the comma ends what is hedged
+        return words + " here" + match[0][-1]
     if kind == "zero":  # a measure: "now 0 cm"
         return "nil"
     if kind in ("each", "head"):
