@@ -72,6 +72,7 @@ _IN_VALUES = (
     "oned,",
     "red,",
     "kely,",
+    "ible,",
     "uded,",
     "ly)",
     "haps)",
