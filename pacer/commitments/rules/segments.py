@@ -22,9 +22,18 @@ _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
     re.compile(GROUPS[name])
     for name in ("loose", "aside_section", "history", "addendum", "numbered", "pairs")
 )
-_DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM, _UNFINISHED = (
+_DIVIDED, _HEDGED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM, _UNFINISHED = (
     re.compile(GROUPS[name])
-    for name in ("divided", "values", "value_normal", "break", "dash", "item", "unfinished")
+    for name in (
+        "divided",
+        "hedged",
+        "values",
+        "value_normal",
+        "break",
+        "dash",
+        "item",
+        "unfinished",
+    )
 )
 _PARENTHESIS, _BETWEEN_DASHES = (
     re.compile(GROUPS[name]) for name in ("parenthesis", "between_dashes")
@@ -67,17 +76,9 @@ _IN_VALUES = (
     "mentioned,",
     " nil,",
     " none,",
-    "haps,",
-    "suspected,",
-    "questioned,",
-    "vored,",
-    "voured,",
-    "likely,",
-    "possible,",
-    "excluded,",
-    "ly)",
-    "haps)",
 )
+_IN_HEDGED = ("suspected,", "vored,", "voured,", "possible,", "likely,", "questioned,", "excluded,")
+_IN_HEDGED += ("bly)", "likely)", "haps)")
 _IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,", " 0 ", " 0%")
 
 
@@ -207,6 +208,8 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
         lower = _BETWEEN_DASHES.sub(r"(\g<aside>)", lower)
     if has_any(lower, _IN_DIVIDED):
         lower, places = substitute(_DIVIDED, _edited, lower, places)
+    if has_any(lower, _IN_HEDGED):
+        lower, places = substitute(_HEDGED, _edited, lower, places)
     if "=" in lower:  # the rules write their own sign before values
         lower = lower.replace("=", ":")
     if has_any(lower, _IN_VALUES):
@@ -238,7 +241,7 @@ def _edited(match: re.Match[str]) -> str:
         return " " * (kind == "label")
     if kind == "verb":
         return {"ca": "can", "wo": "will"}.get(words, words) + " not"
-    if kind in ("hedged", "bracketed"):  # the comma ends what is hedged
+    if kind in ("hedge", "last"):  # "suspected, the film" hedges no film
         return words + " here" + match[0][-1]
     if kind == "zero":  # a measure: "now 0 cm"
         return "nil"
