@@ -68,38 +68,35 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     doubted, certain = set[str](), set[tuple[str, str]]()
     last: tuple[str, ...] = ()
     named = False
-    stated: dict[str, str] = {}
-    asked = set[str]()
-    for segment, places in located_segments(report):
+    since, asked = dict[str, int](), set[str]()
+    for number, (segment, places) in enumerate(located_segments(report)):
         if segment == ADDENDUM:  # it replaces earlier statements about the same findings
             before_addendum, verdict = before_addendum | verdict, {}
         readings = segment_readings(segment)
         if not readings and named and takes_back(segment):
             doubted.update(last)
             certain = {one for one in certain if one[0] not in last}
-        before, stated = stated, dict[str, str]()
         named = bool(readings)
         for mention, (polarity, cue, doubtful) in readings:
             last = mention.row.findings or last
             start, end = _place(report, mention, places)
             decided = cue and _place(report, cue, places)
+            taken_back = mention.row.says == "denies" and not mention.row.findings
             if doubtful:
                 doubted.update(last)
             for finding in last:
                 mentions.append(Mention(start, end, finding, polarity, decided, doubtful))
                 if not doubtful and polarity in ("positive", "uncertain"):
                     certain.add((finding, polarity))
-                if polarity is None:
-                    continue
-                stated[finding] = polarity
-                earlier = "negative" if finding in asked else verdict.get(finding, "negative")
-                # "A pneumothorax was seen. None is seen now."
-                taken_back = not mention.row.findings and mention.row.says == "denies"
-                if earlier == "negative" or (taken_back and before.get(finding) == earlier):
-                    verdict[finding] = polarity
-                    asked.discard(finding)
-                    if polarity == "uncertain" and segment.endswith("?"):
-                        asked.add(finding)
+                # an answer replaces the question; "None is seen now." the statement before
+                if polarity is not None and (
+                    verdict.get(finding, "negative") == "negative"
+                    or finding in asked
+                    or (taken_back and since[finding] == number - 1)
+                ):
+                    verdict[finding], since[finding] = polarity, number
+                    question = polarity == "uncertain" and segment[-1] == "?"
+                    (asked.add if question else asked.discard)(finding)
     mentions.sort(key=lambda mention: mention.start)  # asides come after the rest of a sentence
     verdict = before_addendum | verdict
     anchor = _anchor_of(frozenset(verdict.items()))

@@ -77,8 +77,7 @@ _IN_VALUES = (
     " nil,",
     " none,",
 )
-_IN_HEDGED = ("suspected,", "vored,", "voured,", "possible,", "likely,", "questioned,", "excluded,")
-_IN_HEDGED += ("bly)", "likely)", "haps)")
+_IN_HEDGED = ("suspected,", "vored,", "voured,", "possible,", "likely", "excluded,", "bly)")
 _IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,", " 0 ", " 0%")
 
 
@@ -204,7 +203,7 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
     if "addend" in lower or (":" in lower and has_any(lower, _HEADED)):
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
-    if "- " in lower or ", which " in lower or ", allowing " in lower:
+    if " -" in lower or ", which " in lower:
         lower = _BETWEEN_DASHES.sub(r"(\g<aside>)", lower)
     if has_any(lower, _IN_DIVIDED):
         lower, places = substitute(_DIVIDED, _edited, lower, places)
