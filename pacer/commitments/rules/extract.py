@@ -68,7 +68,8 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     doubted, certain = set[str](), set[tuple[str, str]]()
     last: tuple[str, ...] = ()
     named = False
-    for segment, places in located_segments(report):
+    since, asked = dict[str, int](), set[str]()
+    for number, (segment, places) in enumerate(located_segments(report)):
         if segment == ADDENDUM:  # it replaces earlier statements about the same findings
             before_addendum, verdict = before_addendum | verdict, {}
         readings = segment_readings(segment)
@@ -80,14 +81,22 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
             last = mention.row.findings or last
             start, end = _place(report, mention, places)
             decided = cue and _place(report, cue, places)
+            taken_back = mention.row.says == "denies" and not mention.row.findings
             if doubtful:
                 doubted.update(last)
             for finding in last:
                 mentions.append(Mention(start, end, finding, polarity, decided, doubtful))
                 if not doubtful and polarity in ("positive", "uncertain"):
                     certain.add((finding, polarity))
-                if polarity is not None and verdict.get(finding, "negative") == "negative":
-                    verdict[finding] = polarity
+                # an answer replaces the question; "None is seen now." the statement before
+                if polarity is not None and (
+                    verdict.get(finding, "negative") == "negative"
+                    or finding in asked
+                    or (taken_back and since[finding] == number - 1)
+                ):
+                    verdict[finding], since[finding] = polarity, number
+                    question = polarity == "uncertain" and segment[-1] == "?"
+                    (asked.add if question else asked.discard)(finding)
     mentions.sort(key=lambda mention: mention.start)  # asides come after the rest of a sentence
     verdict = before_addendum | verdict
     anchor = _anchor_of(frozenset(verdict.items()))

@@ -22,9 +22,18 @@ _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
     re.compile(GROUPS[name])
     for name in ("loose", "aside_section", "history", "addendum", "numbered", "pairs")
 )
-_DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM, _UNFINISHED = (
+_DIVIDED, _HEDGED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM, _UNFINISHED = (
     re.compile(GROUPS[name])
-    for name in ("divided", "values", "value_normal", "break", "dash", "item", "unfinished")
+    for name in (
+        "divided",
+        "hedged",
+        "values",
+        "value_normal",
+        "break",
+        "dash",
+        "item",
+        "unfinished",
+    )
 )
 _PARENTHESIS, _BETWEEN_DASHES = (
     re.compile(GROUPS[name]) for name in ("parenthesis", "between_dashes")
@@ -65,7 +74,10 @@ _IN_VALUES = (
     "tive,",
     "tain,",
     "mentioned,",
+    " nil,",
+    " none,",
 )
+_IN_HEDGED = ("suspected,", "vored,", "voured,", "possible,", "likely", "excluded,", "bly)")
 _IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,", " 0 ", " 0%")
 
 
@@ -191,10 +203,12 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
     if "addend" in lower or (":" in lower and has_any(lower, _HEADED)):
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
-    if " - " in lower:
+    if " -" in lower or ", which " in lower:
         lower = _BETWEEN_DASHES.sub(r"(\g<aside>)", lower)
     if has_any(lower, _IN_DIVIDED):
         lower, places = substitute(_DIVIDED, _edited, lower, places)
+    if has_any(lower, _IN_HEDGED):
+        lower, places = substitute(_HEDGED, _edited, lower, places)
     if "=" in lower:  # the rules write their own sign before values
         lower = lower.replace("=", ":")
     if has_any(lower, _IN_VALUES):
@@ -226,6 +240,8 @@ def _edited(match: re.Match[str]) -> str:
         return " " * (kind == "label")
     if kind == "verb":
         return {"ca": "can", "wo": "will"}.get(words, words) + " not"
+    if kind in ("hedge", "last"):  # "suspected, the film" hedges no film
+        return words + " here" + match[0][-1]
     if kind == "zero":  # a measure: "now 0 cm"
         return "nil"
     if kind in ("each", "head"):
