@@ -17,7 +17,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor
-from pacer.commitments.rules.doubt import takes_back
 from pacer.commitments.rules.polarity import Reading, read_mentions
 from pacer.commitments.rules.segments import (
     ADDENDUM,
@@ -67,15 +66,10 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     before_addendum: dict[str, str] = {}
     doubted, certain = set[str](), set[tuple[str, str]]()
     last: tuple[str, ...] = ()
-    named = False
     for segment, places in located_segments(report):
         if segment == ADDENDUM:  # it replaces earlier statements about the same findings
             before_addendum, verdict = before_addendum | verdict, {}
         readings = segment_readings(segment)
-        if not readings and named and takes_back(segment):
-            doubted.update(last)
-            certain = {one for one in certain if one[0] not in last}
-        named = bool(readings)
         for mention, (polarity, cue, doubtful) in readings:
             last = mention.row.findings or last
             start, end = _place(report, mention, places)

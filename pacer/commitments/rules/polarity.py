@@ -50,7 +50,7 @@ def read_mentions(
 ) -> list[Reading]:
     """Read each mention by the cues that reach it."""
     readings = _readings(segment, mentions, cues, commas)
-    if is_doubtful(segment, mentions, cues, [reading.cue for reading in readings]):
+    if is_doubtful(segment, mentions, [reading.polarity for reading in readings]):
         return [reading._replace(doubtful=True) for reading in readings]
     return readings
 
