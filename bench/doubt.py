@@ -40,6 +40,8 @@ RIGHT = 0.2
 RARE = 4
 #: The inverse strength of the penalty, and how much a segment with a reversed finding counts.
 INVERSE, REVERSED = 0.1, 2.0
+#: The feature of every segment.
+ANY = "segment\tany"
 SIGNS = dict(zip("+-?", POLARITIES, strict=True))
 
 
@@ -53,8 +55,8 @@ class Sentence(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The features of a segment, whether it is misread and reversed, and the number and writer of
-    its sentence (-1 for reports)."""
+    """The features of a segment, each with what it is of before it; whether it is misread and
+    reversed; and the number and writer of its sentence (-1 for reports)."""
 
     features: set[str]
     misread: bool
@@ -89,7 +91,8 @@ def read(text: str) -> tuple[dict[str, str], list[tuple[set[str], set[str]]]]:
 
     def note(text: str, mentions: Sequence[Match], states: Sequence[str | None]) -> bool:
         named = {finding for mention in mentions for finding in mention.row.findings}
-        segments.append((doubt.features(text, mentions, states), named))
+        found = doubt.features(text, mentions, states).items()
+        segments.append(({f"{kind}\t{one}" for kind, ones in found for one in ones}, named))
         return False
 
     extract.read_report.cache_clear()
@@ -131,14 +134,14 @@ def plain_segments(reports: Iterable[str]) -> Iterator[Segment]:
 
 
 def fitted(segments: Sequence[Segment]) -> dict[str, float]:
-    """Return the weights of features; that of ``segment`` is the intercept."""
+    """Return the weights of features; that of :data:`ANY` is the intercept."""
     vectorizer = CountVectorizer(analyzer=list, min_df=RARE)
     present = vectorizer.fit_transform(sorted(one.features) for one in segments)
     counts = [REVERSED if one.reversed else 1.0 for one in segments]
     model = LinearSVC(C=INVERSE, penalty="l1", dual=False, max_iter=10000, random_state=0)
     model.fit(present, [one.misread for one in segments], sample_weight=counts)
     weights = dict(zip(vectorizer.get_feature_names_out(), model.coef_[0].tolist(), strict=True))
-    return weights | {"segment": weights["segment"] + float(model.intercept_[0])}
+    return weights | {ANY: weights[ANY] + float(model.intercept_[0])}
 
 
 def scores(segments: Iterable[Segment], weights: dict[str, float]) -> dict[int, float]:
@@ -202,9 +205,10 @@ def main(openi: Path, phantom: Path) -> None:
         print(f"{kind}: {np.mean(np.array(values) > threshold):.3f} of {len(values)} in doubt")
 
     weights = fitted(blind + plain)
-    weights["segment"] -= threshold
+    weights[ANY] -= threshold
     rows = sorted(weights.items(), key=lambda row: (-row[1], row[0]))
-    write("doubt.tsv", [f"{name}\t{weight:.2f}" for name, weight in rows if round(weight, 2)])
+    hundredths = ((name, round(100 * weight)) for name, weight in rows)
+    write("doubt.tsv", [f"{name}\t{weight}" for name, weight in hundredths if weight])
 
 
 if __name__ == "__main__":
