@@ -17,7 +17,7 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
@@ -36,10 +36,10 @@ TABLES = Path(__file__).parents[1] / "pacer/commitments/rules"
 BLIND = Path(__file__).with_name("blind_sentences.tsv")
 #: The share of rightly read sentences in doubt.
 RIGHT = 0.2
-#: Features of fewer segments are left out.
-RARE = 4
+#: Features of fewer segments are left out, and so are all but the most important ones.
+RARE, ROWS = 4, 300
 #: The inverse strength of the penalty, and how much a segment with a reversed finding counts.
-INVERSE, REVERSED = 0.1, 2.0
+INVERSE, REVERSED = 0.12, 2.0
 #: The feature of every segment.
 ANY = "segment\tany"
 SIGNS = dict(zip("+-?", POLARITIES, strict=True))
@@ -89,9 +89,11 @@ def read(text: str) -> tuple[dict[str, str], list[tuple[set[str], set[str]]]]:
     """Return the state of each finding of a text, and the features and findings of its segments."""
     segments = []
 
-    def note(text: str, mentions: Sequence[Match], states: Sequence[str | None]) -> bool:
+    def note(
+        text: str, mentions: Sequence[Match], states: Sequence[str | None], idle: Set[str]
+    ) -> bool:
         named = {finding for mention in mentions for finding in mention.row.findings}
-        found = doubt.features(text, mentions, states).items()
+        found = doubt.features(text, mentions, states, idle).items()
         segments.append(({f"{kind}\t{one}" for kind, ones in found for one in ones}, named))
         return False
 
@@ -134,14 +136,18 @@ def plain_segments(reports: Iterable[str]) -> Iterator[Segment]:
 
 
 def fitted(segments: Sequence[Segment]) -> dict[str, float]:
-    """Return the weights of features; that of :data:`ANY` is the intercept."""
+    """Return the weights of :data:`ROWS` features; that of :data:`ANY` is the intercept."""
     vectorizer = CountVectorizer(analyzer=list, min_df=RARE)
     present = vectorizer.fit_transform(sorted(one.features) for one in segments)
     counts = [REVERSED if one.reversed else 1.0 for one in segments]
     model = LinearSVC(C=INVERSE, penalty="l1", dual=False, max_iter=10000, random_state=0)
     model.fit(present, [one.misread for one in segments], sample_weight=counts)
-    weights = dict(zip(vectorizer.get_feature_names_out(), model.coef_[0].tolist(), strict=True))
-    return weights | {ANY: weights[ANY] + float(model.intercept_[0])}
+    names, weights = vectorizer.get_feature_names_out(), model.coef_[0]
+    # a feature matters by its weight and by how often it occurs
+    matters = np.abs(weights) * np.sqrt(np.asarray(present.sum(axis=0)).ravel())
+    kept = np.argsort(-matters, kind="stable")[:ROWS]
+    table = {names[place]: float(weights[place]) for place in kept}
+    return table | {ANY: table.get(ANY, 0.0) + float(model.intercept_[0])}
 
 
 def scores(segments: Iterable[Segment], weights: dict[str, float]) -> dict[int, float]:

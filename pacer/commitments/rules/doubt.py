@@ -6,7 +6,7 @@ is positive. ``bench/doubt.py`` learns the weights from sentences that the rules
 wrongly. No reading depends on them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import chain, pairwise
 
 from pacer.commitments.rules.table import Match, lines
@@ -19,10 +19,13 @@ for _line in lines("doubt.tsv"):
 SEEN = frozenset(lines("seen.tsv")[0]["words"].split())
 
 
-def is_doubtful(text: str, mentions: Sequence[Match], states: Sequence[str | None]) -> bool:
-    """Whether the rules may have misread a segment in which the mentions have these states."""
+def is_doubtful(
+    text: str, mentions: Sequence[Match], states: Sequence[str | None], idle: Set[str]
+) -> bool:
+    """Whether the rules may have misread a segment in which the mentions have these states.
+    ``idle``: the meanings of the cues that decide nothing."""
     total = 0
-    for kind, found in features(text, mentions, states).items():
+    for kind, found in features(text, mentions, states, idle).items():
         weights = WEIGHTS.get(kind, {})
         for feature in found & weights.keys():
             total += weights[feature]
@@ -30,7 +33,7 @@ def is_doubtful(text: str, mentions: Sequence[Match], states: Sequence[str | Non
 
 
 def features(
-    text: str, mentions: Sequence[Match], states: Sequence[str | None]
+    text: str, mentions: Sequence[Match], states: Sequence[str | None], idle: Set[str]
 ) -> dict[str, set[str]]:
     """Return the features of a segment.
 
@@ -41,7 +44,8 @@ def features(
     - ``without _`` and ``_ is``: the word before and after the finding;
     - ``= edema``: the finding;
     - ``, positive``: the state of the next finding;
-    - ``two states``: another mention of the finding has another state.
+    - ``two states``: another mention of the finding has another state;
+    - ``idle negative``: a denial in the segment decides nothing.
     """
     gaps, end = [], 0
     for mention in mentions:
@@ -52,6 +56,7 @@ def features(
     gaps[-1].append("$")
     words = set(chain.from_iterable(gaps))
     new = [word for word in words - SEEN if len(word) > 1 and word.isalpha()]
+    words.update(f"idle {meaning}" for meaning in idle)
     kinds = [state or "unstated" for state in states]
     found = {kind: words.copy() for kind in kinds}
     read: dict[str, str] = {}

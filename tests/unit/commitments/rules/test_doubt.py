@@ -14,12 +14,12 @@ from pacer.commitments.rules.extract import (
 from tests.unit.commitments.rules.test_rules import SENTENCES
 
 TEXT = "no edema but large effusion zzz effusion"
-WORDS = ("^", "no", "but", "large", "zzz", "$")
+WORDS = ("^", "no", "but", "large", "zzz", "$", "idle clause")
 
 
 def test_features() -> None:
     mentions = [mention for mention, _ in segment_readings(TEXT)]
-    assert features(TEXT, mentions, ["negative", "positive", None]) == {
+    assert features(TEXT, mentions, ["negative", "positive", None], {"clause"}) == {
         "segment": {"any", "1 new"},
         "negative": {*WORDS, "= edema", "no _", "_ but", ", positive"},
         "positive": {*WORDS, "= pleural effusion", "large _", "_ zzz", ", unstated"},
