@@ -36,7 +36,7 @@ TABLES = Path(__file__).parents[1] / "pacer/commitments/rules"
 BLIND = Path(__file__).with_name("blind_sentences.tsv")
 #: The share of rightly read sentences in doubt.
 RIGHT = 0.2
-#: Features of fewer segments are left out, and so are all but the most important ones.
+#: Features of fewer blind segments are left out, and so are all but the most important ones.
 RARE, ROWS = 4, 300
 #: The inverse strength of the penalty, and how much a segment with a reversed finding counts.
 INVERSE, REVERSED = 0.12, 2.0
@@ -138,7 +138,8 @@ def plain_segments(reports: Iterable[str]) -> Iterator[Segment]:
 def fitted(segments: Sequence[Segment]) -> dict[str, float]:
     """Return the weights of :data:`ROWS` features; that of :data:`ANY` is the intercept."""
     vectorizer = CountVectorizer(analyzer=list, min_df=RARE)
-    present = vectorizer.fit_transform(sorted(one.features) for one in segments)
+    vectorizer.fit(sorted(one.features) for one in segments if one.sentence >= 0)
+    present = vectorizer.transform(sorted(one.features) for one in segments)
     counts = [REVERSED if one.reversed else 1.0 for one in segments]
     model = LinearSVC(C=INVERSE, penalty="l1", dual=False, max_iter=10000, random_state=0)
     model.fit(present, [one.misread for one in segments], sample_weight=counts)
