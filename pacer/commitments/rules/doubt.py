@@ -6,15 +6,16 @@ is positive. ``bench/doubt.py`` learns the weights from sentences that the rules
 wrongly. No reading depends on them.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence, Set
-from itertools import chain, pairwise
+from itertools import chain, pairwise, repeat
 
 from pacer.commitments.rules.table import Match, lines
 
 #: The weights of the features of a segment and of each state in it.
-WEIGHTS: dict[str, dict[str, int]] = {}
+WEIGHTS: defaultdict[str, dict[str, int]] = defaultdict(dict)
 for _line in lines("doubt.tsv"):
-    WEIGHTS.setdefault(_line["of"], {})[_line["feature"]] = int(_line["weight"])
+    WEIGHTS[_line["of"]][_line["feature"]] = int(_line["weight"])
 #: The words of the train reports of Open-I and the phantom.
 SEEN = frozenset(lines("seen.tsv")[0]["words"].split())
 
@@ -26,9 +27,7 @@ def is_doubtful(
     ``idle``: the meanings of the cues that decide nothing."""
     total = 0
     for kind, found in features(text, mentions, states, idle).items():
-        weights = WEIGHTS.get(kind, {})
-        for feature in found & weights.keys():
-            total += weights[feature]
+        total += sum(map(WEIGHTS[kind].get, found, repeat(0)))
     return total > 0
 
 
@@ -56,7 +55,7 @@ def features(
     gaps[-1].append("$")
     words = set(chain.from_iterable(gaps))
     new = [word for word in words - SEEN if len(word) > 1 and word.isalpha()]
-    words.update(f"idle {meaning}" for meaning in idle)
+    words |= {f"idle {meaning}" for meaning in idle}
     kinds = [state or "unstated" for state in states]
     found = {kind: words.copy() for kind in kinds}
     read: dict[str, str] = {}
