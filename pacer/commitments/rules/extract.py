@@ -17,7 +17,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor
-from pacer.commitments.rules.doubt import takes_back
 from pacer.commitments.rules.polarity import Reading, read_mentions
 from pacer.commitments.rules.segments import (
     ADDENDUM,
@@ -67,16 +66,13 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     before_addendum: dict[str, str] = {}
     doubted, certain = set[str](), set[tuple[str, str]]()
     last: tuple[str, ...] = ()
-    named = False
-    since, asked = dict[str, int](), set[str]()
+    # the segment that gave each verdict, and the findings whose verdict is that of a question.
+    since: dict[str, int] = {}
+    asked: set[str] = set()
     for number, (segment, places) in enumerate(located_segments(report)):
         if segment == ADDENDUM:  # it replaces earlier statements about the same findings
             before_addendum, verdict = before_addendum | verdict, {}
         readings = segment_readings(segment)
-        if not readings and named and takes_back(segment):
-            doubted.update(last)
-            certain = {one for one in certain if one[0] not in last}
-        named = bool(readings)
         for mention, (polarity, cue, doubtful) in readings:
             last = mention.row.findings or last
             start, end = _place(report, mention, places)
@@ -94,9 +90,12 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
                     or finding in asked
                     or (taken_back and since[finding] == number - 1)
                 ):
-                    verdict[finding], since[finding] = polarity, number
-                    question = polarity == "uncertain" and segment[-1] == "?"
-                    (asked.add if question else asked.discard)(finding)
+                    verdict[finding] = polarity
+                    since[finding] = number
+                    if polarity == "uncertain" and segment.endswith("?"):
+                        asked.add(finding)
+                    else:
+                        asked.discard(finding)
     mentions.sort(key=lambda mention: mention.start)  # asides come after the rest of a sentence
     verdict = before_addendum | verdict
     anchor = _anchor_of(frozenset(verdict.items()))

@@ -195,6 +195,6 @@ def test_findings_of_the_context_and_shared_targets_that_state_none(tmp_path: Pa
 
 
 def test_findings_in_doubt_are_counted(tmp_path: Path) -> None:
-    doubtful = "The right base has traded its effusion for scarring."
+    doubtful = "Any effusion would have layered out by now."
     lines = lines_of(tmp_path, report_raw=["Left effusion.", doubtful, doubtful])
     assert lines[DOUBT] == "targets: 2 × pleural effusion (first: s1)"

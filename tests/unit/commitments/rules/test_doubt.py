@@ -2,8 +2,9 @@
 
 import pytest
 
-from pacer.commitments.anchor import Anchor, render_anchor
+from pacer.commitments.anchor import POLARITIES, Anchor, render_anchor
 from pacer.commitments.rules import polarity
+from pacer.commitments.rules.doubt import WEIGHTS, features
 from pacer.commitments.rules.extract import (
     extract_anchor,
     find_mentions,
@@ -11,6 +12,24 @@ from pacer.commitments.rules.extract import (
     segment_readings,
 )
 from tests.unit.commitments.rules.test_rules import SENTENCES
+
+TEXT = "no edema but large effusion zzz effusion"
+WORDS = ("^", "no", "but", "large", "zzz", "$", "idle clause")
+
+
+def test_features() -> None:
+    mentions = [mention for mention, _ in segment_readings(TEXT)]
+    assert features(TEXT, mentions, ["negative", "positive", None], {"clause"}) == {
+        "segment": {"any", "1 new"},
+        "negative": {*WORDS, "= edema", "no _", "_ but", ", positive"},
+        "positive": {*WORDS, "= pleural effusion", "large _", "_ zzz", ", unstated"},
+        "unstated": {*WORDS, "= pleural effusion", "zzz _", "_ $", "two states"},
+    }
+
+
+def test_the_table_is_small() -> None:
+    assert WEIGHTS.keys() <= {"segment", "unstated", *POLARITIES}
+    assert 0 < sum(map(len, WEIGHTS.values())) < 400
 
 
 @pytest.mark.parametrize(
@@ -24,13 +43,10 @@ from tests.unit.commitments.rules.test_rules import SENTENCES
         ("The patient had a fall. Fracture of the left clavicle near its crossing.", ()),
         # words that can turn a statement
         ("Any effusion would have layered out by now.", ("pleural effusion",)),
-        ("The left base has traded its effusion for scarring.", ("pleural effusion",)),
+        ("The pneumothorax came and went within two days.", ("pneumothorax",)),
         ("We were wrong to call this an effusion.", ("pleural effusion",)),
         # a denial that belongs to nothing
         ("Pneumonia, which the history made us expect, the film does not.", ("pneumonia",)),
-        # a sentence that takes back the one before; another sentence without doubt decides
-        ("A large effusion was seen; the lobe has since expanded again.", ("pleural effusion",)),
-        ("Large effusion. It is not seen on the lateral view. Left effusion.", ()),
     ],
 )
 def test_doubt(text: str, doubtful: tuple[str, ...]) -> None:
@@ -38,6 +54,12 @@ def test_doubt(text: str, doubtful: tuple[str, ...]) -> None:
     assert anchor.doubtful == doubtful
     mentioned = {mention.finding for mention in find_mentions(text) if mention.doubtful}
     assert mentioned <= {*doubtful}
+
+
+def test_another_sentence_without_doubt_decides() -> None:
+    text = "The effusion is out of the picture by now. Left effusion."
+    assert [mention.doubtful for mention in find_mentions(text)] == [True, False]
+    assert extract_anchor(text).doubtful == ()
 
 
 def test_doubt_is_no_part_of_a_commitment() -> None:
