@@ -6,11 +6,11 @@ The files are the reports of Open-I, with ``split``, ``findings`` and ``impressi
 of the profile phantom; their train splits are read. Run it when the tables of the rules have
 changed: it takes less than a minute.
 
-A linear classifier learns from ``blind_sentences.tsv``, which language models wrote without
-knowing the rules, and from the reports, which count as read rightly. The threshold is set so that :data:`RIGHT` of the
-sentences that the rules read rightly are in doubt, with weights that were learnt without the
-sentences of the same writer. So are the shares that are printed. The table leaves no report of the
-phantom in doubt.
+A linear classifier learns from ``blind_sentences.tsv``, which language models wrote without knowing
+the rules, and from the reports, which count as read rightly. The threshold is set so that
+:data:`RIGHT` of the sentences that the rules read rightly are in doubt, with weights that were
+learnt without the sentences of the same writer. So are the shares that are printed. The table
+leaves no report of the phantom in doubt.
 """
 
 import csv
