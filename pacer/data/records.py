@@ -39,8 +39,8 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     "row": pl.String(),  # as in problems.csv
     "rows": pl.Int64(),  # number of input rows behind the examination
     "id": pl.String(),  # unique in each of its contexts
-    # contexts in which the examination has a record; null: all that frontal, lateral and
-    # prior_study_id allow
+    # contexts in which the examination has a record; null: all that the lateral view and the texts
+    # of the previous report allow
     "contexts": pl.List(pl.String()),
     "split": pl.String(),  # train | val | test; null: drawn by subject
     "study_id": pl.String(),
@@ -249,9 +249,12 @@ def _plain(column: str) -> pl.Expr:
 def _note_more_than_sections(studies: pl.DataFrame, names: Mapping[str, str], notes: Notes) -> None:
     """Count the headings and signatures within sections. A previous report that belongs to an
     examination of this input is not counted again."""
-    is_own = {"prior_findings": pl.col("prior_study_id").is_null()}
+    # without the id of an examination, the previous report is in no other row
+    is_only_here = {"prior_findings": pl.col("prior_study_id").is_null()}
     for name in ("findings", "impression", "prior_findings"):
-        is_candidate = pl.col(name).str.contains(MAY_HOLD_MORE) & is_own.get(name, pl.lit(True))
+        is_candidate = pl.col(name).str.contains(MAY_HOLD_MORE) & is_only_here.get(
+            name, pl.lit(True)
+        )
         candidates = studies.filter(is_candidate).select(name, "id")
         extras = [(more_than_a_section(text), id) for text, id in candidates.iter_rows()]
         for topic in ("headings", "signatures"):

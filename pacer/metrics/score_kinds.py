@@ -41,7 +41,8 @@ class Sums:
     """A score as a function of sums over cases, which is what intervals and tests need.
 
     Attributes:
-        rows: the rows that are added up. Scores that share statistics name the same function.
+        rows: the function of the cases that gives the rows ``[n, k]`` which are added up. Scores
+            that share statistics name the same function.
         score: sums ``[..., k]`` -> score ``[...]``, NaN if undefined.
         counted: for a share of findings or records, or a mean over some of the records: the columns
             of the rows that add up to their number. Other scores leave it empty, and comparisons

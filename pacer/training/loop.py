@@ -95,8 +95,9 @@ class Means:
     """Values to log by name, each a sum and a count [2], which are added up over micro-batches,
     processes and updates.
 
-    A micro-batch has one context (unless contexts are mixed), so an update may lack the values of
-    other contexts; these are averages over the updates that have them.
+    The names are the same in every process and update. A micro-batch has one context (unless
+    contexts are mixed), so the values of other contexts may have a count of 0; their means are
+    those of the updates that have them.
     """
 
     pairs: dict[str, Tensor] = field(default_factory=dict)

@@ -1,15 +1,16 @@
 """Intervals and p values from random halves of the patients.
 
-The patients are split at random into two halves, many times, and each half is scored on its own.
-Counting every patient of a half twice, and the others not at all, varies a score as much as drawing
-other patients does, and both systems keep their own findings.
+The patients are split at random into two halves, many times, and each half is scored on its own. A
+score of half of the patients varies as it would with each of them counted twice and the others not
+at all, which is as much as with a new draw of all patients.
 
-For two systems, the differences in all halves, in order, give the interval (their 2.5 and 97.5
-percentiles) and the p value (how often the difference vanishes or turns around), so p is at most
-.05 exactly where the interval excludes 0. For means over the same records, p is that of approximate
-randomization. For one system, the halves give the variance of a score between 0 and 1, from which
-its interval follows (:func:`share_interval`); other scores have the percentiles. See
-docs/statistics.md for how well this works, and ``bench/intervals.py`` for the simulation.
+For two systems, each of which keeps its own reports, the differences in all halves, in order, give
+the interval (their 2.5 and 97.5 percentiles) and the p value (how often the difference vanishes or
+turns around), so p is at most .05 exactly where the interval excludes 0. For means over the same
+records, p is that of approximate randomization. For one system, the halves give the variance of a
+score between 0 and 1, from which its interval follows (:func:`share_interval`); other scores have
+the percentiles. See docs/statistics.md for how well this works, and ``bench/intervals.py`` for the
+simulation.
 
 Everything works on sums of per-case statistics, so a half is one row of a matrix product, and
 corpus-level scores cost no more than means. A patient keeps all cases in all contexts and runs: a
