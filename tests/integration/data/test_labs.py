@@ -215,7 +215,7 @@ def test_a_row_for_each_study_with_the_models_of_the_profile_small_gpu(tmp_path:
 
 
 def test_the_parameters_for_going_on_from_a_trained_model(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(code("Fine-tuning an existing PACER model", "yaml"))
+    (tmp_path / "mine.yaml").write_text(code("To fine-tune an existing PACER model", "yaml"))
     parent = load_profile(tmp_path / "mine.yaml").parent
     assert (
         parent.start == "trained"
