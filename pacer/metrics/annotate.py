@@ -76,8 +76,9 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
     """Return paired cases with everything that scores need. ``threshold``: from which probability
     on findings count as present."""
     failed: dict[str, str] = {}
-    # labels of references are kept with the texts as the records have them
-    references = cases.select("record_id", report="reference")
+    # a file of labels knows the references as the records have them; without one, their memory is
+    # set free here
+    references = cases.select("record_id", report="reference") if options.labels else None
     cases = _with_single_line_texts(cases)
     originals = _against_originals(cases, options.settings)
     meteor = (
@@ -138,7 +139,9 @@ def _own_columns(cases: pl.DataFrame, options: Scoring) -> tuple[pl.DataFrame, d
     return pl.DataFrame([*read, *numbers]), meanings
 
 
-def _with_labels(cases: pl.DataFrame, references: pl.DataFrame, options: Scoring) -> pl.DataFrame:
+def _with_labels(
+    cases: pl.DataFrame, references: pl.DataFrame | None, options: Scoring
+) -> pl.DataFrame:
     """Add CheXbert's labels of every text; null columns without a labeller. Labels of the
     ``references`` (``record_id`` and ``report``) come from the file ``options.labels`` if given; it
     is created if it does not exist."""
@@ -150,7 +153,7 @@ def _with_labels(cases: pl.DataFrame, references: pl.DataFrame, options: Scoring
     from pacer.backbones.chexbert import CheXbert, known_labels, label_references
 
     sides = _hypotheses(cases)
-    if options.labels is None:
+    if options.labels is None or references is None:
         sides.append("reference")
     else:
         if not options.labels.is_file():
