@@ -406,7 +406,7 @@ SCORES: tuple[Score, ...] = (
     Score(
         key="read_auroc",
         title="Read AUROC",
-        meaning=f"{_PRESENCE}; mean of the findings",
+        meaning=f"{_PRESENCE}; AUROC of each finding, averaged over the findings",
         compute=_reading("read_auroc"),
         place="commitments",
     ),
