@@ -79,7 +79,7 @@ SOURCES = {
     "f1": "F1",
     "report_positive_f1": "F1 of affirmed findings, reports",
     "anchor_positive_f1": "F1 of affirmed findings, generated lists",
-    "read_f1": "F1 of affirmed findings, lists that are read",
+    "read_f1": "F1 of affirmed findings, lists by a classifier (`read`)",
     "prior_f1_without": "F1 of affirmed findings, reports without the previous report",
     "prior_f1_united": "the same, with the findings of the previous report added",
     "persisting_stated": "Persisting findings that reports state",

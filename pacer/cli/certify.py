@@ -14,7 +14,7 @@ from pacer.core.io import check_replaceable, hash_bytes, write_text
 
 certify = typer.Typer(
     no_args_is_help=True,
-    help="Find out what a metric sees, misses and punishes for nothing (docs/evaluation.md).",
+    help="Find out what a metric sees, misses and punishes for nothing (docs/certificate.md).",
 )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pacer.studies.study import Study
 
 probe = typer.Typer(
-    no_args_is_help=True, help="Test which inputs a system uses (docs/evaluation.md)."
+    no_args_is_help=True, help="Test which inputs a system uses (docs/probe.md)."
 )
 STUDIES = Path("studies")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

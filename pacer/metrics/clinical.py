@@ -27,7 +27,7 @@ RATIOS: tuple[Ratio, ...] = get_args(Ratio)
 
 @dataclass(frozen=True)
 class Convention:
-    """How labels become scores; ``docs/evaluation.md`` lists which published evaluations follow
+    """How labels become scores; ``docs/scores.md`` lists which published evaluations follow
     which convention. ``present``: classes that count as present; all others are absent.
     ``observations``: the labels that are scored. ``averages``: what the convention reports, its
     headline first. ``duplicates``: ``all`` rows, or the ``first`` of each study.

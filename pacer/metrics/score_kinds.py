@@ -60,7 +60,7 @@ class Score:
 
     Attributes:
         key: its name in ``scores.json``. title: its heading in its own table.
-        meaning: what ``signature.json`` and the table in ``docs/evaluation.md`` say of it.
+        meaning: what ``signature.json`` and the table in ``docs/scores.md`` say of it.
         sums: its definition. compute: one that is no function of sums; perhaps with related scores.
         place: its table. better: which values are better; None: neither, or not known.
         interval: whether it has an interval. tested: whether two runs are compared by it.

@@ -1,17 +1,18 @@
-"""Two tables in docs/evaluation.md: that of scores, made from the registry, and that of their
-verdicts, made from the committed certificate.
+"""Two tables of the docs: that of scores in docs/scores.md, made from the registry, and that of
+their verdicts in docs/certificate.md, made from the committed certificate.
 
 ``python -m tests.support.documented_scores`` writes them.
 """
 
 import re
 from itertools import groupby
+from pathlib import Path
 
 from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import SCORES
 from tests.support.repository import ROOT
 
-PAGE = ROOT / "docs" / "evaluation.md"
+SCORES_PAGE, CERTIFICATE_PAGE = ROOT / "docs" / "scores.md", ROOT / "docs" / "certificate.md"
 START, END = "<!-- scores -->\n", "<!-- end of scores -->\n"
 CERTIFICATE = ROOT / "bench" / "results" / "certificate.md"
 #: Faults that are no wrong findings.
@@ -59,10 +60,17 @@ def verdict_table() -> str:
     return "".join(f"| {line} |\n" for line in (head, *scores)).replace("\n", f"\n|{rule}|\n", 1)
 
 
-def with_table(page: str) -> str:
-    before, after = page.partition(START)[0], page.partition(END)[2]
-    return VERDICTS.sub(lambda _: verdict_table(), before + START + score_table() + END + after)
+def written_pages() -> dict[Path, str]:
+    """The text of both pages with their tables."""
+    scores = SCORES_PAGE.read_text(encoding="utf-8")
+    before, after = scores.partition(START)[0], scores.partition(END)[2]
+    certificate = CERTIFICATE_PAGE.read_text(encoding="utf-8")
+    return {
+        SCORES_PAGE: before + START + score_table() + END + after,
+        CERTIFICATE_PAGE: VERDICTS.sub(lambda _: verdict_table(), certificate),
+    }
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for path, text in written_pages().items():
+        path.write_text(text, encoding="utf-8")

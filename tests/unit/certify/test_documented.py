@@ -13,7 +13,7 @@ from pacer.phantom.world import make_world
 from tests.support import documented_scores
 from tests.support.repository import ROOT
 
-PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "certificate.md").read_text(encoding="utf-8")
 
 
 def test_the_table_of_verdicts_is_that_of_the_committed_results() -> None:

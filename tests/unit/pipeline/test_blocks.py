@@ -13,8 +13,8 @@ def test_all_blocks_are_what_the_scripts_write() -> None:
     written = {path: evidence.with_tables(text) for path, text in pages.items()}
     filled = {path for path, text in pages.items() if evidence.BLOCK.search(text)}
     assert filled <= set(evidence.PAGES), "bench/evidence.py writes only the blocks of its PAGES"
-    scores = documented_scores.PAGE.relative_to(ROOT)
-    written[scores] = documented_scores.with_table(written[scores])
+    for path, text in documented_scores.written_pages().items():
+        written[path.relative_to(ROOT)] = text
     for study, path in evidence.CURVES.items():
         pages[path] = (ROOT / path).read_text(encoding="utf-8")
         written[path] = evidence.curve(study)
