@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from pacer.studies.repository import Repository
     from pacer.studies.study import Study
 
-probe = typer.Typer(
-    no_args_is_help=True, help="Test which inputs a system uses (docs/probe.md)."
-)
+probe = typer.Typer(no_args_is_help=True, help="Test which inputs a system uses (docs/probe.md).")
 STUDIES = Path("studies")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 StudyName = Annotated[str, typer.Argument(help="Name of a file in studies/ (`pacer study list`).")]
