@@ -1,7 +1,7 @@
 """Conversion of examinations to records: joins, cleans and checks targets and previous reports; one
 row per context.
 
-This is the only place where report text is cleaned. All contexts of an examination share the same
+Reports of the corpus are cleaned only here. All contexts of an examination share the same
 text, except that ``corpus.unseen_comparisons: strip`` removes sentences in the contexts without a
 previous report.
 """

@@ -131,14 +131,14 @@ def score(
         metrics=metrics_of(metrics),
     )
     validated_pairing = validated(pairing, "pacer.score", Pairing)
-    cases, origin = _read_pairs(references, hypotheses, paths, validated_pairing)
+    cases, origin = _pairs_of(references, hypotheses, paths, validated_pairing)
     result = Scores.of(score_cases(cases, options, origin))
     if out is not None:
         result.write(Path(out))
     return result
 
 
-def _read_pairs(
+def _pairs_of(
     references: Source, hypotheses: Source, paths: Iterable[Path | None], options: Pairing
 ) -> tuple[pl.DataFrame, Origin]:
     """Read and pair the reports; return the cases, and where they are from. The tables that were

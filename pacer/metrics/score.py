@@ -127,8 +127,8 @@ def _control_scores(contexts: Mapping[str, ContextCases]) -> dict[str, dict[str,
 
 
 def with_mean(scores: Mapping[str, Numbers], columns: Iterable[str] = ()) -> dict[str, Numbers]:
-    """Add the plain mean over the four contexts of scores that all have, without counts of records
-    (also of ``columns``)."""
+    """Add the plain mean over the contexts that were scored, if they are of the four, of the scores
+    that all of them have. Counts of records have none (also those of ``columns``)."""
     contexts = list(scores.values())
     if not set(scores) <= set(CONTEXTS):
         return dict(scores)

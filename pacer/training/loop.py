@@ -201,7 +201,7 @@ class _Run:
         :meth:`check` does."""
         # with several processes, `gradient` has called this for every update: nothing is left that
         # would communicate, as only one process saves
-        self.check()
+        self.check_finite()
         state = {
             "weights": self.trained,
             "optimizer": self.optimizer.adamw.state_dict(),
@@ -236,10 +236,10 @@ class _Run:
         waited = time.perf_counter() - started
         tokens = self.gradient(micros)
         self.optimizer.step(self.phase.learning_rate(self.done), self.active_contexts)
-        self._check_gradients()
+        self._check_all_got_gradients()
         self.done += 1
         if self._logs:
-            self.check()
+            self.check_finite()
         elapsed = time.perf_counter() - started
         pairs = torch.tensor([[tokens, elapsed], [waited, elapsed]], dtype=torch.float64)
         speed, wait = sent(pairs, self.accelerator.device)
@@ -270,10 +270,10 @@ class _Run:
         numbers = torch.stack([loss / count, norm, *totals])
         self.unchecked.append(Unchecked(self.done + 1, [rows for rows, _ in micros], numbers))
         if self.accelerator.num_processes > 1:
-            self.check()
+            self.check_finite()
         return tokens
 
-    def check(self) -> None:
+    def check_finite(self) -> None:
         """Wait for the updates since the last check and check their numbers, so that only finite
         weights are saved, validated or logged.
 
@@ -417,11 +417,12 @@ class _Run:
             return
         losses: dict[str, float] = {}
         if self._validates:
+            # a stop that arrived since the update saves the state before validation; one during
+            # validation is raised at once, as a resumed run validates again (other processes then
+            # get an error, which `stoppable` in core/stops.py turns into a stop)
             requests = torch.tensor(float(stop_requested()), device=self.accelerator.device)
             with self.postponing_stops():
                 self._agree_to_stop(self.accelerator.reduce(requests, reduction="sum").item())
-            # a stop during validation is raised at once, as a resumed run validates again; other
-            # processes then get an error, which stops them as well (`stoppable`)
             losses = validate(self.model, self.examples, self.phase, self.accelerator)
             mean = losses.get("validation/mean", math.inf)
             if self.phase.train.checkpoint == "best" and (
@@ -449,7 +450,7 @@ class _Run:
             row["alpha"] = self.model.router.scale.item()
         return row
 
-    def _check_gradients(self) -> None:
+    def _check_all_got_gradients(self) -> None:
         """Check, at the first step after which every context of the phase had a record, that
         training reaches all parameters. Raises a PacerError if a parameter that these contexts use
         has had no gradient."""
