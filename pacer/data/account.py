@@ -100,7 +100,8 @@ class Notes:
     read: Counter[str] = field(default_factory=Counter)
     #: Number of rows whose examinations are beyond ``corpus.limit``.
     beyond_limit: int = 0
-    #: Number of examinations in use whose previous report was empty after cleaning.
+    #: Number of examinations whose previous report was empty after cleaning, before
+    #: ``corpus.limit``, without those that have no context left.
     empty_priors: int = 0
     #: By context without a previous report: how many targets presuppose one, and how many targets
     #: there are.

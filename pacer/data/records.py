@@ -1,7 +1,8 @@
 """Conversion of examinations to records: joins, cleans and checks targets and previous reports; one
 row per context.
 
-Reports of the corpus are cleaned only here. All contexts of an examination share the same
+``build_corpus.py`` calls :func:`draft_records`, looks at the images of the draft, and then calls
+:func:`drop_invalid`. Reports of the corpus are cleaned only here. All contexts of an examination share the same
 text, except that ``corpus.unseen_comparisons: strip`` removes sentences in the contexts without a
 previous report.
 """
@@ -38,13 +39,13 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     "file": pl.String(),
     "row": pl.String(),  # as in problems.csv
     "rows": pl.Int64(),  # number of input rows behind the examination
-    "id": pl.String(),  # unique in each of its contexts
+    "id": pl.String(),  # may occur once in each context; `drop_invalid` refuses repeats
     # contexts in which the examination has a record; null: all that the lateral view and the texts
     # of the previous report allow
     "contexts": pl.List(pl.String()),
     "split": pl.String(),  # train | val | test; null: drawn by subject
-    "study_id": pl.String(),
-    "subject_id": pl.String(),
+    "study_id": pl.String(),  # never null
+    "subject_id": pl.String(),  # never null
     "day": pl.Date(),  # null if the input has no dates
     "view": pl.String(),  # AP | PA | other
     "frontal": pl.String(),  # path relative to the image folder
@@ -105,7 +106,7 @@ def draft_records(
         originals: ``study_id`` without MIMIC's letter, and ``findings_original``.
 
     Returns:
-        Records, whose own ids may repeat and whose images are unchecked, with the columns of
+        Records, whose ``record_id`` may repeat and whose images are unchecked, with the columns of
         ``records.parquet``, those of the examinations, and ``number`` (of the examination),
         ``compares`` (whether the target presupposes a previous report; null if the context has one)
         and ``nothing_left``.

@@ -198,9 +198,9 @@ class _Run:
 
     def save(self, scratch: Path) -> None:
         """Write the current state to ``scratch``, replacing the old one. Raises a PacerError as
-        :meth:`check` does."""
-        # with several processes, `gradient` has called this for every update: nothing is left that
-        # would communicate, as only one process saves
+        :meth:`check_finite` does."""
+        # only one process saves, so nothing here may communicate: with several processes,
+        # `gradient` has already checked every update, and `check_finite` has nothing left to do
         self.check_finite()
         state = {
             "weights": self.trained,
