@@ -2,9 +2,9 @@
 row per context.
 
 ``build_corpus.py`` calls :func:`draft_records`, looks at the images of the draft, and then calls
-:func:`drop_invalid`. Reports of the corpus are cleaned only here. All contexts of an examination share the same
-text, except that ``corpus.unseen_comparisons: strip`` removes sentences in the contexts without a
-previous report.
+:func:`drop_invalid`. Reports of the corpus are cleaned only here. All contexts of an examination
+share the same text, except that ``corpus.unseen_comparisons: strip`` removes sentences in the
+contexts without a previous report.
 """
 
 import hashlib
