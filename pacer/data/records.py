@@ -84,7 +84,7 @@ _ALL_COMPARES = "every sentence presupposes a previous report (corpus.unseen_com
 #: Matches every text in which a cleaner can change a number.
 _MAY_CHANGE = r"\d[.,/]\d|(?:^|[^\w.])\.\d|\d1\. |[^.!?:;\s]\s[1-5]\. "
 
-#: Whether a context includes the lateral view, and whether it includes the previous report.
+#: Whether a context (sn, sw, mn, mw) includes the lateral view, and the previous report.
 _HAS_LATERAL = pl.col("context").str.starts_with("m")
 _HAS_PRIOR = pl.col("context").str.ends_with("w")
 _NO_CONTEXT = pl.col("contexts").list.len() == 0
@@ -395,8 +395,8 @@ def drop_invalid(
     previous report but have none.
 
     An examination can have records in several contexts. Its rows count as bad or left out only if
-    all its records are rejected, and it is listed once per reason. The counts of targets include
-    those that are left out or stripped.
+    all its records are rejected. It is listed once for each fault, and once for each repeated
+    record id. The counts of targets include those that are left out or stripped.
 
     Args:
         unusable: ``image_id`` and ``problem`` of images that cannot be used.

@@ -75,6 +75,7 @@ def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     # polars infers the types of lists faster than it converts them one by one
     series = (pl.Series(name, columns.get(name, empty)) for name in DERIVED)
     derived = pl.DataFrame(series).cast(pl.Schema(DERIVED))
+    # null, not empty, in records without a commitment or control
     where_known = {"contradictions": "anchor_positive", "chance_attributes": _CHANCE}
     cases = cases.hstack(derived).with_columns(
         pl.when(pl.col(source).is_not_null()).then(name)

@@ -82,7 +82,7 @@ def train(
             with run.postponing_stops():
                 run.update(stream)
             run.validate_and_log(log)
-            values, _ = run.history[-1]
+            values, _ = run.history[-1]  # update 1 is always logged
             ticker.advance(note=f"loss {values['loss']:.3f}")
             is_last = run.done == phase.schedule.updates
             if main and (is_last or run.done % phase.train.state_interval == 0):
@@ -417,12 +417,13 @@ class _Run:
             return
         losses: dict[str, float] = {}
         if self._validates:
-            # a stop that arrived since the update saves the state before validation; one during
-            # validation is raised at once, as a resumed run validates again (other processes then
-            # get an error, which `stoppable` in core/stops.py turns into a stop)
-            requests = torch.tensor(float(stop_requested()), device=self.accelerator.device)
+            # a stop that arrived since the update is raised at the end of this block, before the
+            # long validation
             with self.postponing_stops():
+                requests = torch.tensor(float(stop_requested()), device=self.accelerator.device)
                 self._agree_to_stop(self.accelerator.reduce(requests, reduction="sum").item())
+            # a stop during validation is raised at once, as a resumed run validates again; other
+            # processes then get an error, which `stoppable` in core/stops.py turns into a stop
             losses = validate(self.model, self.examples, self.phase, self.accelerator)
             mean = losses.get("validation/mean", math.inf)
             if self.phase.train.checkpoint == "best" and (

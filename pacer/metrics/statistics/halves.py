@@ -207,7 +207,8 @@ def intervals(
     scores: Mapping[Key, Summed], resamples: int = 10_000
 ) -> dict[str, dict[str, Interval]]:
     """Return intervals of one run's scores by context, and of their plain mean over contexts; all
-    scores are over the same units, and every context has the same. ``resamples``: as above.
+    scores are over the same units, and every context has the same.
+    ``resamples``: random splits into halves, as in :func:`differences`.
 
     A score between 0 and 1 for every unit has the interval of a share, :func:`share_interval`;
     another one has the percentiles of the halves.
@@ -215,8 +216,10 @@ def intervals(
     [total], [halves] = _scored([scores], resamples, SEED)
     observed = _with_mean(total)
     units = _units(scores)
-    is_bounded = _fewest({key: _is_bounded(one) for key, one in scores.items()})
-    effective = _fewest({key: float(effective_units(one.counts)) for key, one in scores.items()})
+    is_bounded = _with_least({key: _is_bounded(one) for key, one in scores.items()})
+    effective = _with_least(
+        {key: float(effective_units(one.counts)) for key, one in scores.items()}
+    )
     result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
     for key, drawn in _with_mean(halves).items():
         value = float(observed[key])
@@ -320,13 +323,13 @@ def _with_mean(values: dict[Key, np.ndarray]) -> dict[Key, np.ndarray]:
 
 def _units(*runs: Mapping[Key, Summed]) -> dict[Key, int]:
     """Return how many units count for each score in every run."""
-    return _fewest(
+    return _with_least(
         {key: int(np.all([run[key].counts > 0 for run in runs], axis=0).sum()) for key in runs[0]}
     )
 
 
-def _fewest(numbers: dict[Key, Any]) -> dict[Key, Any]:
-    """Add the least number of a context for the mean."""
+def _with_least(numbers: dict[Key, Any]) -> dict[Key, Any]:
+    """Add the least value of all contexts for the mean (of truth values: whether all are true)."""
     least = {
         (MEAN, name): min(number for (_, other), number in numbers.items() if other == name)
         for _, name in numbers
