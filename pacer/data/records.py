@@ -309,7 +309,8 @@ def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes:
 
 def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
     """Add ``prior_report``, and ``is_prior_empty``, which is true if a context needs a previous
-    report that has no text; remove the contexts that need one there."""
+    report that has no text. In such an examination, remove the contexts that need one; or, with
+    ``corpus.keep_empty_priors``, keep them and give the previous report MIMIC-RG4's letter."""
     clean = CLEANERS[config.cleaner]
     studies = studies.with_columns(prior_raw=_joined("prior_findings", "prior_impression", config))
     studies = studies.with_columns(prior_report=mapped("prior_raw", clean).fill_null(""))
@@ -317,7 +318,8 @@ def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: 
     studies = studies.with_columns(is_prior_empty=wants_prior & ~_has_content("prior_report"))
     is_empty = pl.col("is_prior_empty")
     if config.keep_empty_priors:
-        # one without any section gets the letter; one of only punctuation stays as it is
+        # one without any section gets the letter; one with a section that is blank or has only
+        # punctuation, such as " .", stays as it is
         has_no_section = is_empty & (pl.col("prior_report") == "")
         letter = pl.lit(clean(_ABSENT_PRIOR))
         return studies.with_columns(
@@ -405,20 +407,20 @@ def drop_invalid(
     draft = rows.used
     path = mapped("image_id", lambda path: quoted(path, 200, 1))
     unusable = unusable.select(
-        "image_id", "problem", place=pl.format("{} below {}", path, pl.lit(str(folder)))
+        "image_id", "problem", image_place=pl.format("{} below {}", path, pl.lit(str(folder)))
     )
     for view in ("frontal", "lateral"):
         draft = draft.join(
             unusable, left_on=view, right_on="image_id", how="left", maintain_order="left"
         )
-        draft = draft.rename({"problem": f"{view}_problem", "place": f"{view}_place"})
+        draft = draft.rename({"problem": f"{view}_problem", "image_place": f"{view}_place"})
 
-    place = pl.format("{} of {} {}", mapped("record_id", quoted), "file", "row")
+    row_place = pl.format("{} of {} {}", mapped("record_id", quoted), "file", "row")
     repeated = pl.struct(
         field=pl.lit("id"),
         reason=pl.lit("the record id occurs more than once"),
         kind=pl.lit(BAD),
-        value=place.first().over("record_id"),
+        value=row_place.first().over("record_id"),
     )
     faults = [pl.when(~pl.col("record_id").is_first_distinct()).then(repeated)]
     for view in ("frontal", "lateral"):
@@ -442,6 +444,7 @@ def drop_invalid(
         is_lost=is_rejected.all().over("number")
     )
     listed = draft.filter(is_rejected).unnest("fault")
+    # the value of a repeated record id names the record, that of a bad image the image
     listed = listed.unique(["number", "value", "reason"], keep="first", maintain_order=True)
     is_counted = pl.col("is_lost") & pl.col("number").is_first_distinct()
     listed = listed.with_columns(rows=pl.when(is_counted).then("rows").otherwise(0))

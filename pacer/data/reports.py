@@ -72,6 +72,7 @@ ALSO = "also "
 class Reports(NamedTuple):
     """The content of a file of reports."""
 
+    #: For a frame or another object in memory, a name without a suffix.
     path: Path
     #: A row per report, in file order: ``id`` (the row number from 1 if the file has no ids),
     #: ``text`` (null: missing), :data:`EXTRA_COLUMNS` as text (null: empty, or the file has no such

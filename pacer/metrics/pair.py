@@ -90,7 +90,7 @@ def _matched(
     has_ids = ["id" in side.columns for side in (references, hypotheses)]
     if has_ids[0] != has_ids[1]:
         without, other = (hypotheses, references) if has_ids[0] else (references, hypotheses)
-        hint = "" if without.path.suffix else NAME_INDEX
+        hint = "" if without.path.suffix else NAME_INDEX  # a frame in memory has no suffix
         raise DataError(
             f"{without.path} has no ids, but {other.path} does; add ids{hint}, or drop them if the "
             "rows are in the same order"

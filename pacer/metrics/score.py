@@ -127,8 +127,9 @@ def _control_scores(contexts: Mapping[str, ContextCases]) -> dict[str, dict[str,
 
 
 def with_mean(scores: Mapping[str, Numbers], columns: Iterable[str] = ()) -> dict[str, Numbers]:
-    """Add the plain mean over the contexts that were scored, if they are of the four, of the scores
-    that all of them have. Counts of records have none (also those of ``columns``)."""
+    """Add ``mean``: each score that all contexts have, averaged over them. Numbers of records (also
+    those of ``columns``) have no mean, nor have cases that are not divided into the four
+    contexts."""
     contexts = list(scores.values())
     if not set(scores) <= set(CONTEXTS):
         return dict(scores)

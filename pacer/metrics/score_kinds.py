@@ -15,8 +15,8 @@ Numbers = dict[str, float | None]
 #: Table of the page that a score is a column of; empty: the score is only in ``scores.json``.
 Place = Literal["scores", "originals", "contents", "commitments", "variety", "columns", ""]
 Direction = Literal["higher", "lower"]
-#: The statistics of each case ``[n, k]``, by a convention.
-Rows = Callable[[pl.DataFrame, Convention], np.ndarray]
+#: A function of cases that returns statistics of each, ``[n, k]``, by a convention.
+PerCase = Callable[[pl.DataFrame, Convention], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,13 @@ class ContextCases:
     originals: "ContextCases | None" = None
     _totals: dict[Callable, np.ndarray] = field(default_factory=dict, repr=False)
 
-    def total(self, rows: Rows) -> np.ndarray:
+    def total(self, per_case: PerCase) -> np.ndarray:
         """Return the sums ``[k]`` of the statistics of all cases, which scores with the same
         function share."""
-        if rows not in self._totals:
-            self._totals[rows] = rows(self.cases, CONVENTIONS[self.convention]).sum(axis=0)
-        return self._totals[rows]
+        if per_case not in self._totals:
+            statistics = per_case(self.cases, CONVENTIONS[self.convention])
+            self._totals[per_case] = statistics.sum(axis=0)
+        return self._totals[per_case]
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,15 @@ class Sums:
     """A score as a function of sums over cases, which is what intervals and tests need.
 
     Attributes:
-        rows: the function of the cases that gives the rows ``[n, k]`` which are added up. Scores
-            that share statistics name the same function.
+        per_case: the function that gives the statistics of each case ``[n, k]``, which are added
+            up. Scores that share statistics name the same function.
         score: sums ``[..., k]`` -> score ``[...]``, NaN if undefined.
         counted: for a share of findings or records, or a mean over some of the records: the columns
-            of the rows that add up to their number. Other scores leave it empty, and comparisons
+            of the statistics that add up to their number. Other scores leave it empty, and comparisons
             remove their bias (``without_bias`` in ``statistics/halves.py``).
     """
 
-    rows: Rows
+    per_case: PerCase
     score: Callable[[np.ndarray, Convention], np.ndarray]
     counted: tuple[int, ...] = ()
 
@@ -97,7 +98,7 @@ class Score:
         if not self.applies(context.cases):
             return {}
         rule = CONVENTIONS[context.convention]
-        value = defined(self.sums.score(context.total(self.sums.rows), rule))
+        value = defined(self.sums.score(context.total(self.sums.per_case), rule))
         return {} if value is None and self.omit_if_undefined else {self.key: value}
 
     @property

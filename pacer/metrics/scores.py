@@ -522,7 +522,7 @@ def context_counts(context: ContextCases, columns: Iterable[str]) -> dict[str, i
     """Return the number of findings, or records, of a context behind each score that declares one;
     ``columns``: as above."""
     return {
-        score.key: int(context.total(score.sums.rows)[list(score.sums.counted)].sum())
+        score.key: int(context.total(score.sums.per_case)[list(score.sums.counted)].sum())
         for score in summed_scores(context.cases, columns)
         if score.sums and score.sums.counted
     }

@@ -357,9 +357,11 @@ class _Run:
         parameters = list(self.parameters.values())
         active = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
         tokens = sum(int(batch.length.sum()) for batch in batches)
+        # stop requests, tokens, and for each context in how many processes it is active
         counts = [float(stop_requested()), float(tokens)]
         counts += [float(context in active) for context in CONTEXTS]
         if self.accelerator.num_processes > 1:
+            # the same, and for each parameter how many processes have a gradient
             flags = counts + [float(parameter.grad is not None) for parameter in parameters]
             gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
             vectors = [gradient.flatten() for gradient in gradients]

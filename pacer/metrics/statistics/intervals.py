@@ -119,15 +119,17 @@ def context_sums(
     rule = CONVENTIONS[convention]
     known = {score.key: score.sums for score in scores if score.sums is not None}
     found: dict[Key, Summed] = {}
-    row_functions = {sums.rows for sums in known.values()}  # scores share them
+    functions = {sums.per_case for sums in known.values()}  # scores share them
     for context, part in by_context(cases).items():
         codes = units.codes[(cases["context"] == context).to_numpy()]
         tables = {
-            rows_of: by_unit(rows_of(part, rule), codes, units.count) for rows_of in row_functions
+            per_case: by_unit(per_case(part, rule), codes, units.count) for per_case in functions
         }
         for key, sums in known.items():
             found[context, key] = Summed(
-                tables[sums.rows], lambda total, sums=sums: sums.score(total, rule), sums.counted
+                tables[sums.per_case],
+                lambda total, sums=sums: sums.score(total, rule),
+                sums.counted,
             )
     return found
 
