@@ -46,8 +46,8 @@ class Sums:
             up. Scores that share statistics name the same function.
         score: sums ``[..., k]`` -> score ``[...]``, NaN if undefined.
         counted: for a share of findings or records, or a mean over some of the records: the columns
-            of the statistics that add up to their number. Other scores leave it empty, and comparisons
-            remove their bias (``without_bias`` in ``statistics/halves.py``).
+            of the statistics that add up to their number. Other scores leave it empty, and
+            comparisons remove their bias (``without_bias`` in ``statistics/halves.py``).
     """
 
     per_case: PerCase
