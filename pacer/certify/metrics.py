@@ -62,7 +62,7 @@ def scores_of(
             known = score_of(name)
             values = cider_by_case(cases) if name == "cider" else None
             if known.sums and cases[known.needs].count():
-                values = known.sums.score(known.sums.rows(cases, rule), rule)
+                values = known.sums.score(known.sums.per_case(cases, rule), rule)
             if values is None:
                 raise ConfigError(f"metric {name} has no value for one text, or needs --chexbert")
             scores[name] = values
