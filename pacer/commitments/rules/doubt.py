@@ -18,33 +18,47 @@ for _line in lines("doubt.tsv"):
     WEIGHTS[_line["of"]][_line["feature"]] = int(_line["weight"])
 #: The words of the train reports of Open-I and the phantom.
 SEEN = frozenset(lines("seen.tsv")[0]["words"].split())
+#: Up to nine words between a cue and a finding; numbers are grouped from 4.
+_ROUNDED = (0, 1, 2, 3, 4, 4, 6, 6, 6, 9)
 
 
 def is_doubtful(
-    text: str, mentions: Sequence[Match], states: Sequence[str | None], idle: Set[str]
+    text: str,
+    mentions: Sequence[Match],
+    states: Sequence[str | None],
+    cues: Sequence[Match | None],
+    commas: Sequence[int],
+    idle: Set[str],
 ) -> bool:
-    """Whether the rules may have misread a segment in which the mentions have these states.
-    ``idle``: the meanings of the cues that decide nothing."""
+    """Whether the rules may have misread a segment. ``states`` and ``cues``: how each mention is
+    read, and the cue that decides it. ``idle``: the meanings of the cues that decide nothing."""
     total = 0
-    for kind, found in features(text, mentions, states, idle).items():
+    for kind, found in features(text, mentions, states, cues, commas, idle).items():
         total += sum(map(WEIGHTS[kind].get, found, repeat(0)))
     return total > 0
 
 
 def features(
-    text: str, mentions: Sequence[Match], states: Sequence[str | None], idle: Set[str]
+    text: str,
+    mentions: Sequence[Match],
+    states: Sequence[str | None],
+    cues: Sequence[Match | None],
+    commas: Sequence[int],
+    idle: Set[str],
 ) -> dict[str, set[str]]:
-    """Return the features of a segment.
+    """Return the features of a segment, by what they are features of.
 
-    Of the segment: ``any``; ``1 new``, ``2 new``, ``3 new``: at least so many words are not in
-    ``seen.tsv``. Of each state that a finding has in it:
+    ``segment`` has ``any``, and ``1 new``, ``2 new``, ``3 new`` if at least so many words are not
+    in ``seen.tsv``. If a finding is read as denied, there are
 
-    - ``without``: a word outside the names; ``^`` and ``$`` are the start and the end;
-    - ``without _`` and ``_ is``: the word before and after the finding;
-    - ``= edema``: the finding;
-    - ``, positive``: the state of the next finding;
-    - ``two states``: another mention of the finding has another state;
-    - ``idle negative``: a denial in the segment decides nothing.
+    - ``before negative`` and ``after negative``: the words before and after the finding, outside
+      the names of findings; ``^`` and ``$`` are the start and the end of the segment;
+    - ``negative``: the words directly before and after it (``without _``, ``_ is``); the finding
+      (``= edema``); the state of the next finding (``, positive``); whether another mention of the
+      finding has another state (``two states``); cues that decide nothing (``idle uncertain``); and
+      what lies between the finding and the cue that decides its state (:func:`_distance`).
+
+    The other states have the same.
     """
     gaps, end = [], 0
     for mention in mentions:
@@ -53,22 +67,50 @@ def features(
     gaps.append(text[end:].split())
     gaps[0].insert(0, "^")
     gaps[-1].append("$")
-    words = set(chain.from_iterable(gaps))
-    new = [word for word in words - SEEN if len(word) > 1 and word.isalpha()]
-    words |= {f"idle {meaning}" for meaning in idle}
+    words = list(chain.from_iterable(gaps))
+    new = {word for word in words if len(word) > 1 and word.isalpha()} - SEEN
+    found = defaultdict[str, set[str]](set)
+    found["segment"] = {"any", *("1 new", "2 new", "3 new")[: len(new)]}
     kinds = [state or "unstated" for state in states]
-    found = {kind: words.copy() for kind in kinds}
     read: dict[str, str] = {}
-    for mention, kind, (before, after) in zip(mentions, kinds, pairwise(gaps), strict=True):
+    passed = 0
+    for mention, kind, cue, (before, after) in zip(
+        mentions, kinds, cues, pairwise(gaps), strict=True
+    ):
+        passed += len(before)
+        found[f"before {kind}"].update(words[:passed])
+        found[f"after {kind}"].update(words[passed:])
+        own = found[kind]
         if before:
-            found[kind].add(before[-1] + " _")
+            own.add(before[-1] + " _")
         if after:
-            found[kind].add("_ " + after[0])
+            own.add("_ " + after[0])
+        if cue:
+            own.update(_distance(text, mention, cue, mentions, commas))
         for finding in mention.row.findings:
-            found[kind].add("= " + finding)
+            own.add("= " + finding)
             if read.setdefault(finding, kind) != kind:
-                found[kind].add("two states")
+                own.add("two states")
     for kind, following in pairwise(kinds):
         found[kind].add(", " + following)
-    found["segment"] = {"any", *("1 new", "2 new", "3 new")[: len(new)]}
+    for kind in set(kinds):
+        found[kind].update(f"idle {meaning}" for meaning in idle)
     return found
+
+
+def _distance(
+    text: str, mention: Match, cue: Match, mentions: Sequence[Match], commas: Sequence[int]
+) -> tuple[str, str, str]:
+    """Return features for what lies between a cue and a finding: words, findings and commas."""
+    if cue.start < mention.start:
+        side, start, end = "cue before", cue.end, mention.start
+    else:
+        side, start, end = "cue after", mention.end, cue.start
+    num_words = len(text[start:end].split())
+    num_findings = sum(start <= other.start < end for other in mentions)
+    num_commas = sum(start <= comma < end for comma in commas)
+    return (
+        f"{side}, {_ROUNDED[min(num_words, 9)]} words",
+        f"{min(num_findings, 4)} findings between",
+        f"{min(num_commas, 3)} commas between",
+    )

@@ -50,9 +50,10 @@ def read_mentions(
 ) -> list[Reading]:
     """Read each mention by the cues that reach it."""
     readings = _readings(segment, mentions, cues, commas)
+    states = [reading.polarity for reading in readings]
     deciding = [reading.cue for reading in readings]
     idle = {cue.row.says for cue in cues if cue not in deciding}
-    if is_doubtful(segment, mentions, [reading.polarity for reading in readings], idle):
+    if is_doubtful(segment, mentions, states, deciding, commas, idle):
         return [reading._replace(doubtful=True) for reading in readings]
     return readings
 

@@ -11,25 +11,51 @@ from pacer.commitments.rules.extract import (
     read_report,
     segment_readings,
 )
+from pacer.commitments.rules.table import Match
 from tests.unit.commitments.rules.test_rules import SENTENCES
 
-TEXT = "no edema but large effusion zzz effusion"
-WORDS = ("^", "no", "but", "large", "zzz", "$", "idle clause")
-
-
 def test_features() -> None:
-    mentions = [mention for mention, _ in segment_readings(TEXT)]
-    assert features(TEXT, mentions, ["negative", "positive", None], {"clause"}) == {
+    text = "no edema but large effusion zzz effusion"
+    mentions = [mention for mention, _ in segment_readings(text)]
+    denial = Match(0, 2, mentions[0].row)
+    states, cues = ["negative", "positive", None], [denial, None, denial]
+    assert features(text, mentions, states, cues, [8], {"clause"}) == {
         "segment": {"any", "1 new"},
-        "negative": {*WORDS, "= edema", "no _", "_ but", ", positive"},
-        "positive": {*WORDS, "= pleural effusion", "large _", "_ zzz", ", unstated"},
-        "unstated": {*WORDS, "= pleural effusion", "zzz _", "_ $", "two states"},
+        "before negative": {"^", "no"},
+        "after negative": {"but", "large", "zzz", "$"},
+        "negative": {
+            "no _",
+            "_ but",
+            "= edema",
+            ", positive",
+            "idle clause",
+            "cue before, 0 words",
+            "0 findings between",
+            "0 commas between",
+        },
+        "before positive": {"^", "no", "but", "large"},
+        "after positive": {"zzz", "$"},
+        "positive": {"large _", "_ zzz", "= pleural effusion", ", unstated", "idle clause"},
+        "before unstated": {"^", "no", "but", "large", "zzz"},
+        "after unstated": {"$"},
+        "unstated": {
+            "zzz _",
+            "_ $",
+            "= pleural effusion",
+            "two states",
+            "idle clause",
+            "cue before, 4 words",
+            "2 findings between",
+            "1 commas between",
+        },
     }
 
 
-def test_the_table_is_small() -> None:
-    assert WEIGHTS.keys() <= {"segment", "unstated", *POLARITIES}
-    assert 0 < sum(map(len, WEIGHTS.values())) < 400
+def test_what_the_weights_are_of() -> None:
+    states = ("unstated", *POLARITIES)
+    places = ("", "before ", "after ")
+    assert WEIGHTS.keys() <= {"segment", *(place + state for place in places for state in states)}
+    assert 0 < sum(map(len, WEIGHTS.values())) < 5000
 
 
 @pytest.mark.parametrize(
