@@ -318,8 +318,8 @@ def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: 
     studies = studies.with_columns(is_prior_empty=wants_prior & ~_has_content("prior_report"))
     is_empty = pl.col("is_prior_empty")
     if config.keep_empty_priors:
-        # one without any section gets the letter; one with a section that is blank or has only
-        # punctuation, such as " .", stays as it is
+        # without any section, the cleaned text is empty, and gets the letter; a section that is
+        # blank or has only punctuation is " ." once it is cleaned, and stays so
         has_no_section = is_empty & (pl.col("prior_report") == "")
         letter = pl.lit(clean(_ABSENT_PRIOR))
         return studies.with_columns(
@@ -397,8 +397,9 @@ def drop_invalid(
     previous report but have none.
 
     An examination can have records in several contexts. Its rows count as bad or left out only if
-    all its records are rejected. It is listed once for each fault, and once for each repeated
-    record id. The counts of targets include those that are left out or stripped.
+    all its records are rejected. Of each record, only the first fault is listed (a repeated id, the
+    frontal image, the lateral image, nothing left), and a fault of several records only once. The
+    counts of targets include those that are left out or stripped.
 
     Args:
         unusable: ``image_id`` and ``problem`` of images that cannot be used.

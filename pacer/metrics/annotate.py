@@ -76,8 +76,8 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
     """Return paired cases with everything that scores need. ``threshold``: from which probability
     on findings count as present."""
     failed: dict[str, str] = {}
-    # a file of labels knows the references as the records have them; without one, their memory is
-    # set free here
+    # a file of labels is for the references before they are put on one line, which are kept only
+    # if there is such a file
     references = cases.select("record_id", report="reference") if options.labels else None
     cases = _with_single_line_texts(cases)
     originals = _against_originals(cases, options.settings)

@@ -64,7 +64,7 @@ class Score:
         meaning: what ``signature.json`` and the table in ``docs/scores.md`` say of it.
         sums: its definition. compute: one that is no function of sums; perhaps with related scores.
         place: its table. better: which values are better; None: neither, or not known.
-        interval: whether it has an interval. tested: whether two runs are compared by it.
+        interval: whether it has an interval, if it has sums. tested: whether two runs are compared by it.
         needs: column of the cases without whose values it does not apply.
         omit_if_undefined: whether it is left out, and not undefined, without a case that has a
             value.

@@ -314,7 +314,8 @@ class _Run:
         to log, and the loss of each part, on the device."""
         train = self.phase.train
         device = self.accelerator.device
-        self.model.eval()  # only trained modules have dropout; a frozen parent stays in this mode
+        # dropout is for trained modules only; the rest of the model stays in evaluation mode
+        self.model.eval()
         trained_modules = {prefix.split(".")[0] for prefix in self.phase.trains}
         for name, module in self.model.named_children():
             module.train(name in trained_modules)

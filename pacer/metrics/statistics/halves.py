@@ -189,9 +189,9 @@ def _mean_of_defined(halves: np.ndarray) -> np.ndarray:
 def interval_and_p(
     drawn: np.ndarray, rounding: float | np.ndarray = 0.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return both ends of the interval and p, each ``[...]``, from the differences in all halves of
-    as many splits, ``[2 * splits, ...]``. A half without a value counts on both sides, and
-    against a difference. ``rounding``: smaller differences are 0."""
+    """Return both ends of the interval and p, each ``[...]``, from the differences in all halves,
+    ``[2 * splits, ...]``, or from the scores, which have no p. A half without a value counts on
+    both sides, and against a difference. ``rounding``: smaller differences are 0."""
     splits = len(drawn) // 2
     drawn = np.where(np.abs(drawn) <= rounding, 0.0, drawn)
     undefined = np.isnan(drawn)

@@ -14,6 +14,7 @@ from pacer.commitments.rules.extract import (
 from pacer.commitments.rules.table import Match
 from tests.unit.commitments.rules.test_rules import SENTENCES
 
+
 def test_features() -> None:
     text = "no edema but large effusion zzz effusion"
     mentions = [mention for mention, _ in segment_readings(text)]
