@@ -60,16 +60,22 @@ class Score:
     """One score of a context.
 
     Attributes:
-        key: its name in ``scores.json``. title: its heading in its own table.
+        key: its name in ``scores.json``.
+        title: its heading in its own table.
         meaning: what ``signature.json`` and the table in ``docs/scores.md`` say of it.
-        sums: its definition. compute: one that is no function of sums; perhaps with related scores.
-        place: its table. better: which values are better; None: neither, or not known.
-        interval: whether it has an interval, if it has sums. tested: whether two runs are compared by it.
+        sums: its definition.
+        compute: the definition of a score that is no function of sums; it may give related scores
+            as well.
+        place: its table.
+        better: which values are better; None: neither, or not known.
+        interval: whether it has an interval, if it has sums.
+        tested: whether two runs are compared by it.
         needs: column of the cases without whose values it does not apply.
         omit_if_undefined: whether it is left out, and not undefined, without a case that has a
             value.
         decimals: as it is printed; 0: a number of records, which has no mean over contexts.
-        beside: its heading beside scores of other tables. short: that of studies.
+        beside: its heading beside scores of other tables.
+        short: its heading in the tables of studies.
     """
 
     key: str
