@@ -364,8 +364,8 @@ def findings(
         int | None,
         typer.Option(
             min=1,
-            help="List so many reports with most opposite, then missed or invented findings, of "
-            "those that the other options choose; reports without any are not listed.",
+            help="List so many reports with most wrong findings, of those that the other options "
+            "choose: by opposite, then missed or invented, then partly right ones.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

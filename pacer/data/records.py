@@ -398,15 +398,15 @@ def drop_invalid(
 
     An examination can have records in several contexts. Its rows count as bad or left out only if
     all its records are rejected. Of each record, only the first fault is listed (a repeated id, the
-    frontal image, the lateral image, nothing left), and a fault of several records only once. The
-    counts of targets include those that are left out or stripped.
+    frontal image, the lateral image, nothing left), and the same image only once. The counts of
+    targets include those that are left out or stripped.
 
     Args:
         unusable: ``image_id`` and ``problem`` of images that cannot be used.
         folder: the folder of the images.
     """
     draft = rows.used
-    path = mapped("image_id", lambda path: quoted(path, 200, 1))
+    path = mapped("image_id", lambda path: quoted(path, longest=200, words=1))
     unusable = unusable.select(
         "image_id", "problem", image_place=pl.format("{} below {}", path, pl.lit(str(folder)))
     )

@@ -68,7 +68,7 @@ def pair_reports(
         unprompted = list(map(without_repeats, unprompted))
     cases = pairs.select(
         pl.col("id").alias("record_id"),
-        pl.Series("context", _contexts(pairs, references, options)),
+        pl.Series("context", _contexts(pairs, references)),
         "study_id",
         "subject_id",
         "findings_original",
@@ -86,7 +86,8 @@ def _matched(
     references: Reports, hypotheses: Reports, options: Pairing
 ) -> tuple[pl.DataFrame, int]:
     """Return the rows of the references with the ``hypothesis`` of each (null: it has no text), and
-    the number of references that were left out, as they have no text."""
+    the number of references that were left out, as they have no text. Texts without ids have no
+    split or context either, and are numbered."""
     has_ids = ["id" in side.columns for side in (references, hypotheses)]
     if has_ids[0] != has_ids[1]:
         without, other = (hypotheses, references) if has_ids[0] else (references, hypotheses)
@@ -262,13 +263,13 @@ def _check_other_columns(
             )
 
 
-def _contexts(cases: pl.DataFrame, references: Reports, options: Pairing) -> list[str]:
+def _contexts(cases: pl.DataFrame, references: Reports) -> list[str]:
     """Return the context of each reference; :data:`UNKNOWN` for all if the file does not name the
     four contexts."""
     contexts = cases["context"].to_list()
     if set(contexts) <= set(CONTEXTS):
         return contexts
-    if options.context is None and any(contexts):
+    if any(contexts):
         raise DataError(
             f"{references.path}: column `context` must be one of {', '.join(CONTEXTS)} in every row"
         )

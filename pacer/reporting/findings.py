@@ -126,12 +126,12 @@ def _statement(row: Mapping[str, Any], side: str) -> str:
 def worst_reports(rows: pl.DataFrame, most: int) -> pl.DataFrame:
     """Return at most ``most`` reports of each system, with the number of each verdict except
     ``correct``. They are sorted by the number of opposite findings, then by that of missed and
-    invented findings (the largest first), then by id."""
+    invented findings, then by that of partly right ones (the largest first), then by id."""
     counts = [(pl.col("verdict") == verdict).sum().alias(verdict) for verdict in VERDICTS[1:]]
     reports = rows.group_by("system", "record_id", "context").agg(counts)
-    wrong = pl.col("missed") + pl.col("invented")
-    ranked = reports.filter((pl.col("opposite") + wrong) > 0).sort(
-        "system", pl.col("opposite"), wrong, "record_id", descending=[False, True, True, False]
+    keys = ("opposite", pl.col("missed") + pl.col("invented"), "partly")
+    ranked = reports.filter(pl.sum_horizontal(VERDICTS[1:]) > 0).sort(
+        "system", *keys, "record_id", descending=[False, True, True, True, False]
     )
     return ranked.group_by("system", maintain_order=True).head(most)
 

@@ -199,6 +199,7 @@ def interval_and_p(
     lowest, highest = (np.where(undefined, end, drawn) for end in (-np.inf, np.inf))
     low = np.partition(lowest, place - 1, axis=0)[place - 1]
     high = np.partition(highest, -place, axis=0)[-place]
+    # two-sided: twice the share of the halves, of which there are twice as many as splits
     against = np.minimum((lowest <= 0).sum(axis=0), (highest >= 0).sum(axis=0))
     return low, high, np.minimum(1.0, (1 + against) / (1 + splits))
 
