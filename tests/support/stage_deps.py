@@ -2,7 +2,7 @@
 imports.
 
 ``make deps`` writes it. A package is listed whole where the stage reaches three quarters of its
-lines, and by single files otherwise, so that an edit re-runs the stages that can notice it and few
+lines of code, and by single files otherwise, so that an edit re-runs the stages that can notice it and few
 others.
 """
 
@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 DEFINITIONS = ("dvc.yaml", "baselines/stages.yaml")
-#: Share of a package's lines from which on the package is listed whole.
+#: Share of a package's lines of code from which on the package is listed whole.
 MOST = 0.75
 STAGE_OF_SCRIPT = re.compile(r"stages/(?!launch|run)(\w+)\.py(?: (\w+))?")
 #: The list of a stage's dependencies in the text of a definition.
@@ -79,7 +79,8 @@ def code_of(script: Path, root: Path = ROOT) -> list[str]:
 
     def listed(folder: Path) -> Iterator[Path]:
         inside = {path for path in used if path.is_relative_to(folder)}
-        if inside and folder != package and lines(inside) >= MOST * lines(folder.rglob("*.py")):
+        code = [path for path in inside if path.suffix == ".py"]
+        if code and folder != package and lines(code) >= MOST * lines(folder.rglob("*.py")):
             yield folder
         elif inside:
             yield from (path for path in inside if path.parent == folder)
