@@ -61,8 +61,8 @@ _TAKEN = {
 class Annotated(NamedTuple):
     """Cases with all their columns. ``findings``: their ledger, which is collected last, as it is
     large. ``originals``: the cases that have original findings, with these as references. ``own``:
-    the user's columns, with what their functions' ``meanings`` are. ``failed``: scores that could
-    not be computed, with the reason."""
+    the user's columns. ``meanings``: what the columns mean that the user's functions returned.
+    ``failed``: scores that could not be computed, with the reason."""
 
     cases: pl.DataFrame
     findings: pl.LazyFrame
@@ -127,8 +127,8 @@ def _against_originals(cases: pl.DataFrame, settings: ScoreSettings) -> pl.DataF
 
 
 def _own_columns(cases: pl.DataFrame, options: Scoring) -> tuple[pl.DataFrame, dict[str, str]]:
-    """Return the user's columns of the cases, those of the file and of the functions, and what the
-    functions' mean."""
+    """Return the user's columns of the cases, from the file and from the functions, and what those
+    from the functions mean."""
     read = pl.DataFrame()
     if options.settings.columns is not None:
         read = read_columns(options.settings.columns, cases["record_id"].to_list())

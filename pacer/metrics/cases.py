@@ -22,14 +22,18 @@ MEAN = "mean"
 _TEXTS = pl.List(pl.String)
 #: CheXbert's class of each observation; null without a labeller.
 LABELS = pl.List(pl.Int64)
-#: Columns that are read in the texts of cases: ``reference``, and ``hypothesis``, the system's
-#: report. ``report_*``: what the rules read in the system's report; ``prior_positive`` and so on:
-#: in the texts that ``TEXTS`` in ``commitments.py`` names; ``exact_positive``: affirmed findings
-#: that the report describes as the reference does; ``copy_positive``: those that the rules affirm
-#: in the cleaned reference; ``attributes``: how often side, severity and course agree, then how
-#: often the reference names them; ``chance_attributes``: the same for reports of another patient's
-#: sources; ``contradictions``: findings in which a report contradicts its commitment;
-#: ``*_wording``: rules of comparison that match.
+#: Columns that come from reading the two texts of a case, ``reference`` and ``hypothesis`` (the
+#: system's report):
+#:
+#: - ``report_positive`` and so on: what the rules read in the system's report;
+#: - ``prior_positive`` and so on: the findings of the texts that ``TEXTS`` in ``commitments.py``
+#:   names;
+#: - ``exact_positive``: affirmed findings that the report describes as the reference does;
+#: - ``copy_positive``: those that the rules affirm in the cleaned reference;
+#: - ``attributes``: how often side, severity and course agree, then how often the reference names
+#:   them; ``chance_attributes``: the same for reports of another patient's sources;
+#: - ``contradictions``: findings in which a report contradicts its commitment;
+#: - ``*_wording``: rules of comparison that match.
 DERIVED: dict[str, pl.DataType] = {
     **{f"report_{polarity}": _TEXTS for polarity in POLARITIES},
     **dict.fromkeys(

@@ -224,6 +224,7 @@ class _Run:
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
         parts = (
+            # `commits`: which rows are trained with a commitment, and not on the direct route
             MicroBatch(micro.rows[rank::ranks], micro.commits[rank::ranks])
             for micro in islice(self.sampler.from_update(first), left)
         )
@@ -235,6 +236,7 @@ class _Run:
         micros = [next(stream) for _ in range(self.phase.schedule.accumulation)]
         waited = time.perf_counter() - started
         tokens = self.gradient(micros)
+        # parameters that serve only contexts without a record in this update are not stepped
         self.optimizer.step(self.phase.learning_rate(self.done), self.active_contexts)
         self._check_all_got_gradients()
         self.done += 1

@@ -2,8 +2,8 @@
 imports.
 
 ``make deps`` writes it. A package is listed whole where the stage reaches three quarters of its
-lines of code, and by single files otherwise, so that an edit re-runs the stages that can notice it and few
-others.
+lines of code, and by single files otherwise, so that an edit re-runs the stages that can notice it
+and few others.
 """
 
 import ast

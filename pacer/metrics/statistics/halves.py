@@ -278,8 +278,8 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
 def _scored(
     runs: Sequence[Mapping[Key, Summed]], resamples: int, seed: int
 ) -> tuple[list[dict[Key, np.ndarray]], list[dict[Key, np.ndarray]]]:
-    """Return the scores of each run over all units, and in both halves of as many random splits,
-    the same for every run."""
+    """Return the scores of each run over all units, and in both halves of ``resamples`` random
+    splits, the same for every run."""
     draw = np.random.default_rng(seed)
     units = len(next(iter(runs[0].values())).rows)
     parts: list[list[dict[Key, np.ndarray]]] = [[] for _ in runs]
