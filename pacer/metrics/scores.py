@@ -179,7 +179,7 @@ def _stated(key: str, suffix: str, needs: str, stated: pl.Expr | None = None) ->
     meaning = f"F1 of affirmed findings {kind.meaning}"
     if kind.ratio == "recall":
         meaning = (
-            f"of the findings affirmed in {kind.meaning}, the share mentioned by reports written "
+            f"of the findings affirmed in {kind.meaning}, the share affirmed by reports written "
             "with the source, and without it"
         )
     return Score(
