@@ -103,7 +103,7 @@ def draft_records(
     Args:
         studies: the rows that a reader returns, one per examination.
         names: the input's names for the columns of examinations, for messages.
-        originals: ``study_id`` without MIMIC's letter, and ``findings_original``.
+        originals: ``study_id`` without MIMIC's "s" before it, and ``findings_original``.
 
     Returns:
         Records, whose ``record_id`` may repeat and whose images are unchecked, with the columns of

@@ -26,8 +26,9 @@ LABELS = pl.List(pl.Int64)
 #: system's report):
 #:
 #: - ``report_positive`` and so on: what the rules read in the system's report;
-#: - ``prior_positive`` and so on: the findings of the texts that ``TEXTS`` in ``commitments.py``
-#:   names;
+#: - ``prior_positive``, ``frontal_positive``, ``no_prior_positive``, ``no_lateral_positive``: the
+#:   findings that are affirmed by the previous report, the reference of the frontal view alone, and
+#:   the reports written without the previous report and without the lateral view;
 #: - ``exact_positive``: affirmed findings that the report describes as the reference does;
 #: - ``copy_positive``: those that the rules affirm in the cleaned reference;
 #: - ``attributes``: how often side, severity and course agree, then how often the reference names

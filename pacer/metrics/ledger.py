@@ -204,8 +204,9 @@ def anchors_of(cases: pl.DataFrame, side: str) -> list[Anchor | None]:
 
 
 def with_states_of(cases: pl.DataFrame, reference: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of the references' texts with the states that the cases list for them, in
-    ``reference_positive`` and so on."""
+    """Return a row for each finding that the cases list for the reference (``reference_positive``
+    and so on), with that state, and with the attributes and places of the reference's text, null if
+    this does not name the finding."""
     lists = cases.select(f"reference_{state}" for state in POLARITIES).with_row_index("row")
     listed = pl.concat(
         lists.select("row", pl.col(f"reference_{state}").alias("finding"), state=pl.lit(state))

@@ -237,7 +237,7 @@ def _check_other_columns(
         {name.lower(): name for name in rows.columns if name.startswith(ALSO)}
         for rows in (expected, offered)
     )
-    if expected_id.lower() != offered_id.lower():
+    if expected_id.lower() != offered_id.lower():  # `id` in both, under keys that cannot be equal
         of_expected["id of the references"] = of_offered["id of the reports"] = "id"
     for key, other_key in product(of_expected, of_offered):
         if key != other_key and (key in of_offered or other_key in of_expected):
@@ -247,7 +247,8 @@ def _check_other_columns(
         values = distinct.get(name)
         holds_same = values is not None and values == distinct.get(f"offered {other}")
         only_numbers = holds_same and values <= row_numbers and "id" not in (name, other)
-        if not has_name_of_ids and (only_numbers or not holds_same):
+        is_compared = has_name_of_ids or (holds_same and not only_numbers)
+        if not is_compared:
             continue
         wrong = pairs.filter(pl.col(name) != pl.col(f"offered {other}"))["id"]
         if len(wrong):

@@ -190,7 +190,8 @@ def build_signature(
         }
         for name, one in contexts.items()
     }
-    source = "the column findings_original" if origin.protocol else "findings as published"
+    is_pipeline = origin.protocol is None  # other systems' reports have one
+    source = "findings as published" if is_pipeline else "the column findings_original"
     has_originals = any(count["original_references"] for count in counts.values())
     clinical = (
         None if options.chexbert is None else _clinical(options.chexbert, settings.convention)
@@ -210,7 +211,7 @@ def build_signature(
             "original_references": f"{source}, {originals}, where a study has them"
             if has_originals
             else "not available",
-            "cleaner": about.get("cleaner", "none" if protocol else "not recorded"),
+            "cleaner": about.get("cleaner", "not recorded" if is_pipeline else "none"),
             **{name: about.get(name, "not recorded") for name in ("target", "unseen_comparisons")},
         },
         scores=scores,
@@ -223,8 +224,9 @@ def build_signature(
         | {"rules": hash_json([*map(hash_file, readers)])[:8]},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
+        # the examples are study ids
         predictions={key: of for key, of in (origin.manifest or {}).items() if key != "examples"}
-        or None,  # study ids
+        or None,
     )
 
 

@@ -360,23 +360,24 @@ class _Run:
         parameters = list(self.parameters.values())
         active = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
         tokens = sum(int(batch.length.sum()) for batch in batches)
-        # stop requests, tokens, and for each context in how many processes it is active
+        # of this process, and then the sums over all processes: stop requests, tokens, whether each
+        # context is active
         counts = [float(stop_requested()), float(tokens)]
         counts += [float(context in active) for context in CONTEXTS]
         if self.accelerator.num_processes > 1:
-            # the same, and for each parameter how many processes have a gradient
-            flags = counts + [float(parameter.grad is not None) for parameter in parameters]
+            has_gradient = [float(parameter.grad is not None) for parameter in parameters]
             gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
             vectors = [gradient.flatten() for gradient in gradients]
-            vectors.append(sent(torch.tensor(flags, dtype=sums.dtype), sums.device))
+            vectors += [
+                sent(torch.tensor(numbers, dtype=sums.dtype), sums.device)
+                for numbers in (counts, has_gradient)
+            ]
             vectors.append(sums)
             joined = self.accelerator.reduce(torch.cat(vectors), reduction="sum")
-            *gradients, summed_flags, sums = joined.split([len(vector) for vector in vectors])
-            flags = summed_flags.tolist()
-            counts = flags[: len(counts)]
-            with_gradient = flags[len(counts) :]
+            *gradients, all_counts, with_gradient, sums = joined.split([len(v) for v in vectors])
+            counts = all_counts.tolist()
             for parameter, gradient, processes in zip(
-                parameters, gradients, with_gradient, strict=True
+                parameters, gradients, with_gradient.tolist(), strict=True
             ):
                 parameter.grad = gradient.view_as(parameter) if processes else None
         stop_requests, tokens, *processes_by_context = counts
