@@ -39,12 +39,12 @@ def make(
     Your metric scores each row: the column text against the column reference."""
     check_replaceable(out)
     from pacer.certify.cards import FILE, make_cards, of_reports, of_synthetic
-    from pacer.data.reports import REFERENCE_COLUMNS, reports_of
+    from pacer.data.reports import REFERENCES, reports_of
 
     if references is None:
         texts = make_cards(of_synthetic(seed, limit))
     else:
-        given = reports_of(references, REFERENCE_COLUMNS, id_column, reference_text)
+        given = reports_of(references, REFERENCES, id_column, reference_text)
         texts = make_cards(of_reports(given.rows, seed, limit))
     write_text(out / FILE, texts.write_csv())
     echo(

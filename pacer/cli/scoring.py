@@ -85,12 +85,12 @@ def score(
     Further options are in Python: help(pacer.score)."""
     _end_on_sigterm()
     terminal.check_exists(chexbert, columns, references, hypotheses)
-    from pacer.data.reports import REPORT_COLUMNS, id_columns
+    from pacer.data.reports import REPORTS, id_columns
     from pacer.data.sources import open_source
     from pacer.metrics.calls import score as score_files
 
     terminal.import_from_here()  # modules of --metric
-    tables = [open_source(path, "", REPORT_COLUMNS) for path in (references, hypotheses)]
+    tables = [open_source(path, "", REPORTS.columns) for path in (references, hypotheses)]
     reference_id, hypothesis_id = id_columns(*tables, id_column)
     result = score_files(
         *tables,
@@ -315,10 +315,10 @@ def label(
     end) in the report, its words, the cue that decides its polarity, and whether the rules may have
     misread it (doubtful)."""
     terminal.check_exists(file)
-    from pacer.data.reports import REPORT_COLUMNS, reports_of
+    from pacer.data.reports import REPORTS, reports_of
     from pacer.metrics.calls import label_reports
 
-    reports = reports_of(file, REPORT_COLUMNS, report_id, report_text).rows
+    reports = reports_of(file, REPORTS, report_id, report_text).rows
     if reports["id"].is_duplicated().any():
         raise DataError(
             f"{file}: an id has several reports; choose a column of unique ids with --report-id"

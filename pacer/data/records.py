@@ -235,7 +235,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
         for name in _TEXTS
         if not name.startswith("prior")
     )
-    studies = studies.with_columns(_contexts(pl.element().is_in(config.contexts)))
+    studies = studies.with_columns(_contexts_where(pl.element().is_in(config.contexts)))
     return studies.exclude(
         "", _NO_CONTEXT, "its sources match no context in corpus.contexts", LEFT_OUT
     )
@@ -325,7 +325,7 @@ def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: 
         return studies.with_columns(
             prior_report=pl.when(has_no_section).then(letter).otherwise("prior_report")
         )
-    without_prior = _contexts(~pl.element().str.ends_with("w"))
+    without_prior = _contexts_where(~pl.element().str.ends_with("w"))
     studies = studies.with_columns(
         contexts=pl.when(is_empty).then(without_prior).otherwise("contexts")
     )
@@ -334,7 +334,8 @@ def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: 
     return studies.exclude(field, _NO_CONTEXT, _EMPTY_PRIOR)
 
 
-def _contexts(wanted: pl.Expr) -> pl.Expr:
+def _contexts_where(wanted: pl.Expr) -> pl.Expr:
+    """Return the contexts for which an expression of their element holds."""
     return pl.col("contexts").list.eval(pl.element().filter(wanted))
 
 
@@ -398,8 +399,8 @@ def drop_invalid(
 
     An examination can have records in several contexts. Its rows count as bad or left out only if
     all its records are rejected. Of each record, only the first fault is listed (a repeated id, the
-    frontal image, the lateral image, nothing left), and the same image only once. The counts of
-    targets include those that are left out or stripped.
+    frontal image, the lateral image, nothing left), and for an examination the same image, or that
+    nothing is left, only once. The counts of targets include those that are left out or stripped.
 
     Args:
         unusable: ``image_id`` and ``problem`` of images that cannot be used.
@@ -445,7 +446,7 @@ def drop_invalid(
         is_lost=is_rejected.all().over("number")
     )
     listed = draft.filter(is_rejected).unnest("fault")
-    # the value of a repeated record id names the record, that of a bad image the image
+    # the value names the first record with a repeated id, or a bad image
     listed = listed.unique(["number", "value", "reason"], keep="first", maintain_order=True)
     is_counted = pl.col("is_lost") & pl.col("number").is_first_distinct()
     listed = listed.with_columns(rows=pl.when(is_counted).then("rows").otherwise(0))

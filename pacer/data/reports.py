@@ -26,29 +26,47 @@ from pacer.data.sources import (
 from pacer.data.tables import SourceTable, is_index, other_separator
 from pacer.data.values import shown
 
-#: Names of columns of texts, in any case; only one text column is allowed.
-REFERENCE_COLUMNS = (
+
+class Side(NamedTuple):
+    """One side of a comparison, or a table of texts alone: what its files and options are called.
+
+    Attributes:
+        name: the beginning of its options, such as ``reference`` in ``reference_text``.
+        columns: names of its column of texts, in any case; a file may have only one of them.
+        id_option: the option that names its column of ids.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    id_option: str
+
+
+REFERENCES = Side(
     "reference",
-    "report",
-    "ground_truth",
-    "findings",
-    "text",
-    "gt",
-    "gts",
-    "caption",
+    ("reference", "report", "ground_truth", "findings", "text", "gt", "gts", "caption"),
+    "`--id`, in Python reference_id",
 )
-HYPOTHESIS_COLUMNS = (
+HYPOTHESES = Side(
     "hypothesis",
-    "report",
-    "prediction",
-    "generated",
-    "text",
-    "model_prediction",
-    "pred",
-    "res",
-    "caption",
+    (
+        "hypothesis",
+        "report",
+        "prediction",
+        "generated",
+        "text",
+        "model_prediction",
+        "pred",
+        "res",
+        "caption",
+    ),
+    "`--id`, in Python hypothesis_id",
 )
-REPORT_COLUMNS = tuple(dict.fromkeys(REFERENCE_COLUMNS + HYPOTHESIS_COLUMNS))
+#: A table of texts to label.
+REPORTS = Side(
+    "report",
+    tuple(dict.fromkeys(REFERENCES.columns + HYPOTHESES.columns)),
+    "report_id (--report-id)",
+)
 #: Optional columns of a file of references.
 EXTRA_COLUMNS = (
     "context",
@@ -84,47 +102,39 @@ class Reports(NamedTuple):
 
 def reports_of(
     source: Source,
-    text_columns: Sequence[str],
+    side: Side,
     id_column: str | None = None,
     text_column: str | None = None,
 ) -> Reports:
-    """Read a file of reports, whose suffix determines the format, or reports in memory. Columns are
-    found by name: the texts by ``text_columns`` (:data:`REFERENCE_COLUMNS`,
-    :data:`HYPOTHESIS_COLUMNS`, or both), unless ``id_column`` and ``text_column`` name them. Raises
-    a DataError if the file is missing, damaged or of another kind, a column is missing or
-    ambiguous, or a row holds something other than text."""
-    sides = {REFERENCE_COLUMNS: "reference", REPORT_COLUMNS: "report"}
-    side = sides.get(tuple(text_columns), "hypothesis")
+    """Read a file of reports, whose suffix determines the format, or reports in memory. The columns
+    of ids and texts are found by name, unless ``id_column`` and ``text_column`` name them. Raises a
+    DataError if the file is missing, damaged or of another kind, a column is missing or ambiguous,
+    or a row holds something other than text."""
     if isinstance(source, str) and " " in source and not Path(source).suffix[1:].isalnum():
         raise DataError(
-            f"{side}: expected the path of a file, a list of texts or texts by id, got "
+            f"{side.name}: expected the path of a file, a list of texts or texts by id, got "
             f"{shown(source)}"
         )
     id_names = ID_COLUMNS if id_column is None else (*ID_COLUMNS, id_column.lower())
-    name = "references" if side == "reference" else "hypotheses"
-    table = open_source(source, name, REPORT_COLUMNS, id_names)
+    name = "references" if side is REFERENCES else "hypotheses"
+    table = open_source(source, name, REPORTS.columns, id_names)
     path = table.path
     names = [name for name in table.columns if not is_index(name)]
     if len(set(names)) != len(names):
         raise DataError(f"{path} has duplicate column names")
     if not table.rows:
         raise DataError(f"{path} contains no reports")
-    candidates = _named(names, text_column, (*text_columns, ALONE))
+    candidates = _named(names, text_column, (*side.columns, ALONE))
+    text_option = f"{side.name}_text (--{side.name}-text)"
     if len(candidates) > 1:
         several = shown_names(candidates)
         raise DataError(
-            f"{path} has several possible report columns: {several}; choose one with "
-            f"{side}_text (--{side}-text)"
+            f"{path} has several possible report columns: {several}; choose one with {text_option}"
         )
     ids = _named(names, id_column, ID_COLUMNS)
-    if tuple(text_columns) in (REFERENCE_COLUMNS, HYPOTHESIS_COLUMNS):
-        id_option = f"`--id`, in Python {side}_id"
-    else:  # `pacer label` and `pacer probe score` have options of their own
-        id_option = f"{side}_id (--{side}-id)"
-    text_option = f"{side}_text (--{side}-text)"
-    absent = [] if candidates else [_absent("reports", text_column, text_columns, text_option)]
+    absent = [] if candidates else [_absent("reports", text_column, side.columns, text_option)]
     if not ids and (id_column or len(table.columns) > 1):
-        absent.append(_absent("ids", id_column, ID_COLUMNS, id_option))
+        absent.append(_absent("ids", id_column, ID_COLUMNS, side.id_option))
         if not path.suffix:  # a frame in memory
             absent[-1] += NAME_INDEX
     if absent and table.kind == "csv" and len(table.columns) == 1:
@@ -194,6 +204,7 @@ def _rows(table: SourceTable, columns: Mapping[str, str], names: Sequence[str]) 
         name for name in others if {*map(type, table.values(name))} <= {str, int, float, type(None)}
     ]
     cells = table.frame(list({text_name, *further.values(), *also}))
+    # an empty cell of a CSV file is an empty report; null in other formats means that it is missing
     text = cells[text_name].fill_null("") if table.kind == "csv" else cells[text_name]
     content = {"id": pl.Series(map(str, keys), dtype=pl.String), "text": text}
     for name in EXTRA_COLUMNS:

@@ -15,8 +15,8 @@ from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file
 from pacer.data.reports import (
-    HYPOTHESIS_COLUMNS,
-    REFERENCE_COLUMNS,
+    HYPOTHESES,
+    REFERENCES,
     Reports,
     reports_of,
 )
@@ -143,12 +143,8 @@ def _pairs_of(
 ) -> tuple[pl.DataFrame, Origin]:
     """Read and pair the reports; return the cases, and where they are from. The tables that were
     read are not kept, as they are as large as the cases."""
-    expected = reports_of(
-        references, REFERENCE_COLUMNS, options.reference_id, options.reference_text
-    )
-    generated = reports_of(
-        hypotheses, HYPOTHESIS_COLUMNS, options.hypothesis_id, options.hypothesis_text
-    )
+    expected = reports_of(references, REFERENCES, options.reference_id, options.reference_text)
+    generated = reports_of(hypotheses, HYPOTHESES, options.hypothesis_id, options.hypothesis_text)
     if options.split is None and expected.rows["split"].count():
         options = options.model_copy(update={"split": "test"})
     about = _about(expected, options)

@@ -74,7 +74,7 @@ def case_efficacy(
 def ratios(counts: np.ndarray, average: Average = "micro") -> dict[str, float | None]:
     """Return precision, recall and F1 from :func:`label_counts`. Undefined values are ``None``: a
     micro ratio without a denominator, or a weighted average if no label has weight."""
-    # an average over records is one over labels, with the records in place of the labels
+    # [3 * records]: an average over records is one over labels, with the records in their place
     sums = (
         counts.reshape(len(counts), 3, -1).sum(axis=2).T.ravel()
         if average == "example"
@@ -135,7 +135,7 @@ def averaged(sums: np.ndarray, ratio: str, average: Average = "micro") -> np.nda
     """Return precision, recall or F1 from sums ``[..., 3 * labels]`` of :func:`label_counts`. NaN:
     a micro ratio without a denominator, or a weighted average if nothing is present; other
     undefined values count as 0. ``example`` is computed by :func:`ratios` alone, which passes the
-    counts of each record in place of those of each label."""
+    counts of each record in place of those of each label; no convention reports it first."""
     parts = np.split(sums, 3, axis=-1)
     hits, predicted, expected = (
         [part.sum(axis=-1) for part in parts] if average == "micro" else parts

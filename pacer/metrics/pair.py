@@ -225,7 +225,8 @@ def _check_other_columns(
     Two columns are compared if both have the same name and it is one for ids (``study_id`` in both
     files), or if both hold the same distinct values (``case`` in one file, ``image`` in the other),
     unless these only number the rows. A column with a partner of the same name is compared with
-    that one alone. The columns of the pairing take part if their names differ.
+    that one alone. The columns of the pairing take part if their names differ; even row numbers
+    among them must agree with another column that holds the same values.
     """
     expected_id, offered_id = (file.columns.get("id", "") for file in (references, hypotheses))
     pairs = expected.join(

@@ -46,7 +46,7 @@ class Sums:
             up. Scores that share statistics name the same function.
         score: sums ``[..., k]`` -> score ``[...]``, NaN if undefined.
         counted: for a share of findings or records, or a mean over some of the records: the columns
-            of the statistics that add up to their number. Other scores leave it empty, and
+            of the statistics whose sum is the denominator. Other scores leave it empty, and
             comparisons remove their bias (``without_bias`` in ``statistics/halves.py``).
     """
 

@@ -23,7 +23,7 @@ from pacer.core.io import read_json
 from pacer.data.exchange import exchange
 from pacer.data.hygiene import EMPTY_CELL
 from pacer.data.ids import check_pairs
-from pacer.data.reports import reports_of
+from pacer.data.reports import Side, reports_of
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
 from pacer.metrics.ledger import attribute_counts, compared, lists_by_row, read_findings
@@ -72,6 +72,7 @@ CHANCE = "chance"
 _SIDES = {"reference": "reference", "report": "hypothesis"}
 #: Number of splits for the interval of a gain; a probe has one for each kind of twin and score.
 _FEWER_RESAMPLES = 2_000
+_REPORTS = Side("hypothesis", ("report", "hypothesis", "text"), "hypothesis_id (--hypothesis-id)")
 
 
 class Verdict(StrEnum):
@@ -342,7 +343,7 @@ def system_use(
 
 def _cases(key: pl.DataFrame, path: Path, columns: tuple[str | None, ...]) -> pl.DataFrame:
     """Return the key with the reports and the findings that reports and references state."""
-    reports = reports_of(path, ("report", "hypothesis", "text"), *columns)
+    reports = reports_of(path, _REPORTS, *columns)
     # texts such as nan count as missing
     text = pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")
     rows = reports.rows.select(pl.col("id").alias("probe_id"), text.alias("hypothesis"))

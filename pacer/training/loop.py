@@ -447,7 +447,7 @@ class _Run:
         update."""
         row = self.means.values()
         self.means = Means()
-        update = self.done - 1
+        update = self.done - 1  # schedules count updates from 0
         row["learning_rate"] = self.phase.learning_rate(update)
         row["rho"] = self.phase.rho(update)
         device = self.accelerator.device

@@ -19,7 +19,7 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.data.generated import without_repeats
-from pacer.data.reports import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, reports_of
+from pacer.data.reports import HYPOTHESES, REFERENCES, reports_of
 from pacer.data.sources import Source
 from pacer.metrics.options import Pairing
 from pacer.metrics.pair import pair_reports
@@ -33,8 +33,8 @@ def paired(
 ) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
     """Reference and report of each case, and the counts of what was done."""
     chosen = Pairing(**protocol)
-    expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
-    given = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
+    expected = reports_of(references, REFERENCES, chosen.reference_id, chosen.reference_text)
+    given = reports_of(hypotheses, HYPOTHESES, chosen.hypothesis_id, chosen.hypothesis_text)
     cases, counts = pair_reports(expected, given, chosen)
     rows = cases.select("record_id", "reference", "hypothesis").iter_rows()
     return {key: (reference, report) for key, reference, report in rows}, counts
@@ -167,7 +167,7 @@ def test_inputs(described: dict[str, Any], tmp_path: Path) -> None:
         for name, count in case.get("counts", {}).items():
             assert counts.get(name) == count, (value, name)
         for name, values in case.get("cells", {}).items():
-            assert reports_of(references, REFERENCE_COLUMNS).rows[name].to_list() == values, value
+            assert reports_of(references, REFERENCES).rows[name].to_list() == values, value
 
 
 @given(st.lists(st.sampled_from(["a b .", "c .", "d?", "no e ."]), max_size=12))
@@ -256,10 +256,8 @@ def test_a_systems_files_come_to_their_records(
         Path(name).write_text(content if isinstance(content, str) else json.dumps(content))
     if "recipe" in case:
         exec(RECIPES[case["recipe"]], {})
-    references = reports_of("references.parquet", REFERENCE_COLUMNS, case.get("id"))
-    paired, counts = pair_reports(
-        references, reports_of(case["scored"], HYPOTHESIS_COLUMNS), Pairing()
-    )
+    references = reports_of("references.parquet", REFERENCES, case.get("id"))
+    paired, counts = pair_reports(references, reports_of(case["scored"], HYPOTHESES), Pairing())
     assert paired["reference"].to_list() == [f"reference {n} ." for n in range(3)]
     assert paired["hypothesis"].to_list() == TEXTS and counts["missing_hypotheses"] == 0
 
@@ -280,10 +278,8 @@ def test_reports_of_all_four_contexts_come_into_one_file(tmp_path: Path, monkeyp
             f"reports-{context}.csv"
         )
     exec(RECIPES["recipe 6"], {})
-    references = reports_of("records.parquet", REFERENCE_COLUMNS)
-    paired, _ = pair_reports(
-        references, reports_of("hypotheses.jsonl", HYPOTHESIS_COLUMNS), Pairing()
-    )
+    references = reports_of("records.parquet", REFERENCES)
+    paired, _ = pair_reports(references, reports_of("hypotheses.jsonl", HYPOTHESES), Pairing())
     assert paired["hypothesis"].to_list() == [
         f"{context} {text}" for context in contexts for text in TEXTS
     ]
