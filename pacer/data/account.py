@@ -17,7 +17,7 @@ from pacer.data.values import mapped, quoted
 
 #: Kind of the rows that cannot be used.
 BAD = "bad"
-#: Kind of the valid rows that the settings exclude.
+#: Kind of the valid rows that hold nothing to use, or that the settings exclude.
 LEFT_OUT = "left out"
 #: Columns of ``problems.csv``. ``row``: ``line 3`` of a table, ``row 3`` of Parquet (from 1),
 #: ``train[3]`` of JSON (from 0). ``rows``: number of input rows that the line covers; 0 if they

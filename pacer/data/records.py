@@ -109,7 +109,7 @@ def draft_records(
         Records, whose ``record_id`` may repeat and whose images are unchecked, with the columns of
         ``records.parquet``, those of the examinations, and ``number`` (of the examination),
         ``compares`` (whether the target presupposes a previous report; null if the context has one)
-        and ``nothing_left``.
+        and ``nothing_left`` (whether no sentence of the target remains without comparisons).
     """
     rows = studies._replace(used=study_frame(studies.used, config))
     rows = _checked(rows, config, names, notes)
@@ -156,7 +156,7 @@ def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     contexts = []
     for context in CONTEXTS:
         needs_lateral, needs_prior = availability(context)
-        # true in every row, as "rows" has no null; polars before 2 needs a column in an empty table
+        # `True`, by a column that has no null, as polars before 2 needs a column in an empty table
         is_possible = pl.col("rows").is_not_null()
         if needs_lateral:
             is_possible &= pl.col("lateral").is_not_null()
@@ -398,9 +398,10 @@ def drop_invalid(
     previous report but have none.
 
     An examination can have records in several contexts. Its rows count as bad or left out only if
-    all its records are rejected. Of each record, only the first fault is listed (a repeated id, the
-    frontal image, the lateral image, nothing left), and for an examination the same image, or that
-    nothing is left, only once. The counts of targets include those that are left out or stripped.
+    all its records are rejected. Of each record, only the first fault is listed: a repeated id, the
+    frontal image, the lateral image, or nothing left. A bad image is listed once per examination,
+    and so is an examination of which nothing is left. The counts of targets include those that are
+    left out or stripped.
 
     Args:
         unusable: ``image_id`` and ``problem`` of images that cannot be used.

@@ -149,11 +149,11 @@ def _pairs_of(
         options = options.model_copy(update={"split": "test"})
     about = _about(expected, options)
     cases, counts = pair_reports(expected, generated, options)
-    files = {"references": expected, "hypotheses": generated}
-    read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
+    sides = {"references": expected, "hypotheses": generated}
+    read = {name: {"file": side.path.name} | side.columns for name, side in sides.items()}
     pairing = {"pairing": "by id" if "id" in generated.columns else "by position"}
     protocol = read | options.model_dump() | counts | pairing
-    return cases, Origin(dict(zip(files, paths, strict=True)), about, protocol=protocol)
+    return cases, Origin(dict(zip(sides, paths, strict=True)), about, protocol=protocol)
 
 
 def _path(source: Source | None) -> Path | None:

@@ -74,12 +74,11 @@ def case_efficacy(
 def ratios(counts: np.ndarray, average: Average = "micro") -> dict[str, float | None]:
     """Return precision, recall and F1 from :func:`label_counts`. Undefined values are ``None``: a
     micro ratio without a denominator, or a weighted average if no label has weight."""
-    # [3 * records]: an average over records is one over labels, with the records in their place
-    sums = (
-        counts.reshape(len(counts), 3, -1).sum(axis=2).T.ravel()
-        if average == "example"
-        else counts.sum(axis=0)
-    )
+    sums = counts.sum(axis=0)
+    if average == "example":
+        # the mean over records is the mean over labels of a table with a label for each record
+        sums = counts.reshape(len(counts), 3, -1).sum(axis=2).T.ravel()
+        average = "macro"
     return {name: defined(averaged(sums, name, average)) for name in RATIOS}
 
 
@@ -134,8 +133,7 @@ def _counted(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
 def averaged(sums: np.ndarray, ratio: str, average: Average = "micro") -> np.ndarray:
     """Return precision, recall or F1 from sums ``[..., 3 * labels]`` of :func:`label_counts`. NaN:
     a micro ratio without a denominator, or a weighted average if nothing is present; other
-    undefined values count as 0. ``example`` is computed by :func:`ratios` alone, which passes the
-    counts of each record in place of those of each label; no convention reports it first."""
+    undefined values count as 0. For ``example``, see :func:`ratios`."""
     parts = np.split(sums, 3, axis=-1)
     hits, predicted, expected = (
         [part.sum(axis=-1) for part in parts] if average == "micro" else parts

@@ -175,7 +175,7 @@ SOURCE_KINDS = {
     ),
 }
 #: Reports by what they add to the key.
-REPORTS = {
+KINDS_OF_REPORT = {
     "": "with the source",
     "_without": "without it",
     "_itself": "the previous report itself",

@@ -30,7 +30,7 @@ from pacer.metrics.options import DEFAULTS
 from pacer.metrics.signature import Signature
 
 CASES, FINDINGS = "cases.parquet", "findings.parquet"
-SCORES, SIGNATURE = "scores.json", "signature.json"
+SCORES_FILE, SIGNATURE_FILE = "scores.json", "signature.json"
 #: Name of the id in the metadata of the tables.
 _RUN = "run"
 
@@ -74,9 +74,9 @@ class Result:
             raise DataError(f"{folder} is a file of a scored run; pass the folder that it is in")
         inside = folder if (folder / CASES).is_file() else folder / "metrics"
         cases, run = _read_table(inside / CASES, folder)
-        has_scores = whole or (inside / SCORES).is_file()
+        has_scores = whole or (inside / SCORES_FILE).is_file()
         scores, signature = (
-            read_scores(inside) if has_scores else ({}, Signature.read(inside / SIGNATURE))
+            read_scores(inside) if has_scores else ({}, Signature.read(inside / SIGNATURE_FILE))
         )
         findings, same = _read_table(inside / FINDINGS, folder) if whole else (pl.DataFrame(), run)
         for name, of_run in ((CASES, run), (FINDINGS, same)):
@@ -92,8 +92,8 @@ class Result:
             for name, table in ((FINDINGS, self.ledger), (CASES, self.cases.lazy())):
                 with atomic_path(folder / name) as temporary:
                     table.sink_parquet(temporary, metadata=metadata)
-            write_json(folder / SCORES, self.scores)
-            write_json(folder / SIGNATURE, self.signature.content())
+            write_json(folder / SCORES_FILE, self.scores)
+            write_json(folder / SIGNATURE_FILE, self.signature.content())
 
     @cached_property
     def findings(self) -> pl.DataFrame:
@@ -109,9 +109,9 @@ class Result:
 
 def read_scores(folder: Path) -> tuple[dict[str, Any], Signature]:
     """Read ``scores.json`` and ``signature.json``; raises a DataError as :meth:`Result.read`."""
-    scores, signature = read_json(folder / SCORES), Signature.read(folder / SIGNATURE)
+    scores, signature = read_json(folder / SCORES_FILE), Signature.read(folder / SIGNATURE_FILE)
     if signature.scores_hash not in (None, hash_json(scores)):  # versions without an id wrote none
-        raise _unlike(folder, SCORES)
+        raise _unlike(folder, SCORES_FILE)
     return scores, signature
 
 
@@ -137,12 +137,12 @@ def _is_for_results(out: Path) -> bool:
         return False
     names = {path.name for path in out.iterdir()} if out.exists() else set()
     parent_folder = next(parent for parent in out.absolute().parents if parent.exists())
-    known = {CASES, FINDINGS, SCORES, SIGNATURE}
+    known = {CASES, FINDINGS, SCORES_FILE, SIGNATURE_FILE}
     return names <= known and os.access(parent_folder, os.W_OK)
 
 
 def _unlike(place: Path, name: str) -> DataError:
     return DataError(
-        f"{place}: {name} and {SIGNATURE} come from different runs, or one of the files was "
+        f"{place}: {name} and {SIGNATURE_FILE} come from different runs, or one of the files was "
         "changed; score again, or run `dvc checkout`"
     )

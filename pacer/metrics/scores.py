@@ -18,7 +18,7 @@ from pacer.core.errors import ConfigError
 from pacer.metrics.clinical import Convention, Ratio, averaged, label_rows
 from pacer.metrics.commitments import (
     KINDS,
-    REPORTS,
+    KINDS_OF_REPORT,
     SOURCE_KINDS,
     attribute_share,
     list_rows,
@@ -184,7 +184,7 @@ def _stated(key: str, suffix: str, needs: str, stated: pl.Expr | None = None) ->
         )
     return Score(
         key=key + suffix,
-        title=f"{kind.name}, {REPORTS[suffix]}",
+        title=f"{kind.name}, {KINDS_OF_REPORT[suffix]}",
         meaning=meaning,
         sums=_listed(lists, kind.findings, ratio=kind.ratio),
         better=kind.better,

@@ -14,7 +14,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from pacer.metrics.commitments import REPORTS, SOURCE_KINDS
+from pacer.metrics.commitments import KINDS_OF_REPORT, SOURCE_KINDS
 from pacer.metrics.statistics.halves import Interval
 from pacer.reporting.breakdowns import Reliability
 
@@ -84,9 +84,9 @@ def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
             for key, kind in SOURCE_KINDS.items()
             if f"{key}{end}" in values and values[key].value is not None
         }
-        for end, name in REPORTS.items()
+        for end, name in KINDS_OF_REPORT.items()
     }
-    rows = list(points[REPORTS[""]])
+    rows = list(points[KINDS_OF_REPORT[""]])
     label = "share of findings that reports state (gone: lower is better), or F1"
     return interval_chart(rows, points, label, 1.1 + 0.32 * len(rows)) if rows else ""
 

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import atomic_directory, write_text
-from pacer.metrics.result import CASES, SCORES, SIGNATURE
+from pacer.metrics.result import CASES, SCORES_FILE, SIGNATURE_FILE
 from pacer.studies.plan import CODE, DEFINITION, PARAMS, TARGET, Run, plan
 from pacer.studies.repository import Repository
 from pacer.studies.study import Study
@@ -116,7 +116,7 @@ def kept_files(repository: Repository, experiment: Finished) -> Path:
     if not (folder / CASES).is_file():
         scores = experiment.run.pipeline.scores
         with atomic_directory(folder) as restored:
-            for path in (PARAMS, f"{scores}/{SCORES}", f"{scores}/{SIGNATURE}"):
+            for path in (PARAMS, f"{scores}/{SCORES_FILE}", f"{scores}/{SIGNATURE_FILE}"):
                 text = repository.git("show", f"{experiment.commit}:{path}")
                 write_text(restored / Path(path).name, text)
             source = (".", f"{scores}/{CASES}", "--rev", experiment.commit)

@@ -20,7 +20,7 @@ from pacer.core.io import write_text
 from pacer.display.numbers import change_cells, number, p_value
 from pacer.display.tables import MARKS, Heading, Mark, Table, first_cell_changes
 from pacer.metrics.cases import MEAN
-from pacer.metrics.result import SCORES, read_scores
+from pacer.metrics.result import SCORES_FILE, read_scores
 from pacer.metrics.score_kinds import Direction
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import Signature
@@ -88,7 +88,7 @@ def collect(study: Study, repository: Repository) -> list[ScoredRun]:
         )
     for row in study.rows:
         folder = repository.root / (row.files or "")
-        if row.files is not None and (folder / SCORES).is_file():
+        if row.files is not None and (folder / SCORES_FILE).is_file():
             runs.append(ScoredRun(row.name, None, folder, *read_scores(folder), None))
     contexts = {", ".join(contexts_in(run.scores)): run.row for run in runs}
     if len(contexts) > 1:

@@ -219,6 +219,7 @@ class _Run:
         ranks = self.accelerator.num_processes
 
         def make(micro: MicroBatch) -> Part:
+            # lambda_q is the weight of the commitment's tokens, which the batch holds
             batch = self.examples.training_batch(micro, self.phase.losses.lambda_q)
             return micro.rows, batch.ready_for(self.accelerator.device)
 

@@ -195,7 +195,7 @@ def interval_and_p(
     splits = len(drawn) // 2
     drawn = np.where(np.abs(drawn) <= rounding, 0.0, drawn)
     undefined = np.isnan(drawn)
-    place = int((1 - LEVEL) * (1 + splits))  # 2.5% of twice as many halves
+    place = int((1 - LEVEL) * (1 + splits))  # 5% of the splits are 2.5% of the halves
     lowest, highest = (np.where(undefined, end, drawn) for end in (-np.inf, np.inf))
     low = np.partition(lowest, place - 1, axis=0)[place - 1]
     high = np.partition(highest, -place, axis=0)[-place]
@@ -285,6 +285,7 @@ def _scored(
     parts: list[list[dict[Key, np.ndarray]]] = [[] for _ in runs]
     for start in range(0, resamples, _CHUNK):
         size = (min(_CHUNK, resamples - start), units)
+        # a fair coin for each unit, so the halves need not be equally large
         in_half = draw.integers(0, 2, size=size).astype(float)
         # the second half is added up as well; the total minus the first half would not be exactly 0
         # where the second half has nothing

@@ -11,7 +11,7 @@ import polars as pl
 from pacer.data.exchange import exchange
 from pacer.metrics.cases import MEAN, UNKNOWN, by_context, contexts_of
 from pacer.metrics.clinical import CONVENTIONS
-from pacer.metrics.commitments import REPORTS
+from pacer.metrics.commitments import KINDS_OF_REPORT
 from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import score_of, summed_scores
 from pacer.metrics.statistics.halves import (
@@ -152,7 +152,9 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
         known = {
             end: scores[context].get(f"prior_f1{end}") or 0.0 for end in ("_itself", "_united")
         }
-        above = [f"{REPORTS[end]} {floor:.3f}" for end, floor in known.items() if floor > f1]
+        above = [
+            f"{KINDS_OF_REPORT[end]} {floor:.3f}" for end, floor in known.items() if floor > f1
+        ]
         below += [f"{context.upper()} {f1:.3f} ({', '.join(above)})"] if above else []
     if below:
         sentences.append(
