@@ -232,7 +232,7 @@ class _Marker:
         notes = [_tooltip(mark, difference, with_support, without_support)]
         if set(self.others) != {""}:
             agreeing = sorted(name for name, (of, _) in by_name.items() if of in _MARKS[:2])
-            notes.append(f"said by {' and '.join(agreeing) or 'none'}")
+            notes.append(f"the same in {' and '.join(agreeing) or 'no report'}")
         return mark or unsupported, notes
 
     def _mark_in(self, name: str, statements: Sequence[_Statement]) -> tuple[str, str]:

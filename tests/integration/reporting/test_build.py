@@ -418,9 +418,9 @@ def test_two_scored_runs_need_nothing_else(both, tmp_path: Path) -> None:
         "no pneumothorax": "matching",
     }  # one of the systems says it
     assert columns(both[::-1], tmp_path)[0] == reference
-    tooltip = "pleural effusion: positive; in both reports; partly: severity; said by ours"
+    tooltip = "pleural effusion: positive; in both reports; partly: severity; the same in ours"
     assert f'title="{tooltip}"' in reference
-    assert "said by ours and theirs" in reference
+    assert "the same in ours and theirs" in reference
     assert marks(ours) == marks(reference)
     assert marks(theirs) == {"no pneumothorax": "matching", "heart is enlarged": "unverified"}
     assert "No radiograph" in (tmp_path / "study-s1.html").read_text()

@@ -163,8 +163,8 @@ def test_a_side_that_the_reports_own_commitment_does_not_have_is_marked(describe
 def test_a_reference_is_on_the_wrong_side_where_no_system_has_its_side():
     systems = {"A": statements_of("right effusion ."), "B": statements_of("left effusion .")}
     for names, marks, who in (
-        ("A", ["wrong-side"], "said by none"),
-        ("AB", ["matching"], "said by B"),
+        ("A", ["wrong-side"], "the same in no report"),
+        ("AB", ["matching"], "the same in B"),
     ):
         named = {name: systems[name] for name in names}
         [found] = [span for span in spans("left effusion .", "generated", named) if span.marks]
