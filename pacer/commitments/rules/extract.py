@@ -23,7 +23,7 @@ from pacer.commitments.rules.segments import (
     expand_abbreviations,
     located_segments,
 )
-from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns
+from pacer.commitments.rules.table import CUES, GROUPS, NAMES, Match, Patterns
 from pacer.data.findings import FINDINGS
 
 
@@ -44,6 +44,8 @@ class Mention(NamedTuple):
 
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
+#: A statement of somebody else, or a question: the next one decides.
+_ANOTHER = re.compile(GROUPS["another"])
 
 
 def extract_anchor(report: str) -> Anchor:
@@ -65,22 +67,27 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     verdict: dict[str, str] = {}
     before_addendum: dict[str, str] = {}
     doubted, certain = set[str](), set[tuple[str, str]]()
-    last: tuple[str, ...] = ()
+    former, last = (), ()
     # the segment that gave each verdict, and the findings whose verdict is that of a question.
     since: dict[str, int] = {}
     asked: set[str] = set()
-    for number, (segment, places) in enumerate(located_segments(report)):
+    before = segment = ""
+    for number, (following, places) in enumerate(located_segments(report)):
+        before, segment = segment, following
         if segment == ADDENDUM:  # it replaces earlier statements about the same findings
             before_addendum, verdict = before_addendum | verdict, {}
         readings = segment_readings(segment)
         for mention, (polarity, cue, doubtful) in readings:
-            last = mention.row.findings or last
+            if mention.row.findings not in ((), last):
+                former, last = last, mention.row.findings
             start, end = _place(report, mention, places)
             decided = cue and _place(report, cue, places)
-            taken_back = mention.row.says == "denies" and not mention.row.findings
+            says = mention.row.says
+            refers = says in ("former", "latter") or (says == "denies" and not mention.row.findings)
+            named = former if says == "former" else last
             if doubtful:
-                doubted.update(last)
-            for finding in last:
+                doubted.update(named)
+            for finding in named:
                 mentions.append(Mention(start, end, finding, polarity, decided, doubtful))
                 if not doubtful and polarity in ("positive", "uncertain"):
                     certain.add((finding, polarity))
@@ -88,7 +95,12 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
                 if polarity is not None and (
                     verdict.get(finding, "negative") == "negative"
                     or finding in asked
-                    or (taken_back and since[finding] == number - 1)
+                    or (refers and since[finding] >= number - 1)
+                    or (
+                        polarity != "uncertain"
+                        and since[finding] == number - 1
+                        and _ANOTHER.search(before)
+                    )
                 ):
                     verdict[finding] = polarity
                     since[finding] = number

@@ -103,6 +103,10 @@ def _read(passage: _Passage) -> Reading:
     # "effusions and infiltrate versus crowding" only gives alternatives of the infiltrate
     following = passage.after[0].start if passage.after else len(passage.text)
     limit = following if _BESIDES.search(passage.text, end, following) else len(passage.text)
+    # "a mass in the collapsed lobe is not excluded"
+    place_of_another = bool(passage.before) and _INSIDE.fullmatch(
+        passage.text, passage.before[-1].end, start
+    )
     reaching = [
         cue
         for cue in passage.cues
@@ -110,6 +114,7 @@ def _read(passage: _Passage) -> Reading:
         and _reaches(cue, passage.mention, floor, ceiling)
         and not (cue.end <= start and _no_longer_applies(passage, cue))
         and not (row.findings == ("support devices",) and _beside_the_device(passage, cue))
+        and not (cue.start >= end and place_of_another)
         and not (
             cue.row.side == "between" and (cue.start > limit or not _between_two(passage, cue))
         )
@@ -143,6 +148,9 @@ _ALTERNATIVE, _CONJUNCTION = (
 _SUBJECT, _PLURAL_VERB, _DENIAL = (
     re.compile(GROUPS[name]) for name in ("subject", "plural_verb", "denial")
 )
+_INSIDE, _FRONTED, _PREDICATED = (
+    re.compile(GROUPS[name]) for name in ("inside_finding", "fronted", "predicated")
+)
 _EQUALS = re.compile(r" (?:is|are) (?:(?:an?|the|likely|probably|now|left|right|basal) )*")
 _OR_A = re.compile(r"\bor an? (?:(?!and\b)[\w-]+ ){0,2}$")
 _BESIDES = re.compile(r"\band\b(?! or\b)")
@@ -152,14 +160,19 @@ def _end_of_list(passage: _Passage, subjects: int) -> int:
     """Return where the text after a mention stops referring to it: at the next finding that is not
     listed with it ("effusion or pneumothorax is not seen" refers to both, "effusion, pneumothorax
     is not seen" does not)."""
-    here, joined = passage.mention, False
-    for following in passage.after:
+    here, joined, others = passage.mention, False, passage.after
+    # "the heart is enlarged and effusion is lacking": a name with a verb is a statement of its own
+    if others and _VERB.search(passage.text, here.start, here.end):
+        return others[0].start
+    if others and _INSIDE.fullmatch(passage.text, here.end, others[0].start):
+        here, *others = others
+    for following in others:
         listed = _LISTED.fullmatch(passage.text, here.end, following.start)
         if following.end <= subjects:
             joined, here = True, following
             continue
         if not listed:
-            return following.start if joined else passage.after[0].start
+            return following.start if joined else others[0].start
         one_thing = (
             following.start == here.end + 1 and here.row.findings == following.row.findings
         )  # "mass lesion"
@@ -171,7 +184,7 @@ def _end_of_list(passage: _Passage, subjects: int) -> int:
             or _OR_BOTH.match(passage.text, following.end) is not None
         )
         here = following
-    return passage.after[0].start if passage.after and not joined else len(passage.text)
+    return others[0].start if others and not joined else len(passage.text)
 
 
 def _end_of_subjects(passage: _Passage) -> int:
@@ -216,6 +229,16 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
         and device in {one.row.findings for one in findings_between}
     ):
         return True
+    # "without cardiomegaly, effusions of this size are unusual"
+    if cue.row.says == "negative" and passage.before and passage.commas and _FRONTED.match(text):
+        first = max(cue.end, min(passage.before[0].end, start))
+        comma = next((place for place in passage.commas if first <= place < start), None)
+        if (
+            comma is not None
+            and _PREDICATED.search(text, comma)
+            and not _ALTERNATIVE.search(text, comma)
+        ):
+            return True
     denies = _DENIAL.match(text, cue.start)
     hedges = cue.row.says in ("hint", "uncertain")
     if (denies or hedges) and denies_a_property(
