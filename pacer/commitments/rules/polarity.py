@@ -38,6 +38,7 @@ class _Passage(NamedTuple):
 #: Kinds of cues that decide a polarity, by precedence. Other kinds (exceptions, clauses, ...) only
 #: limit the reach of these.
 _DECIDING = (("uncertain",), ("negative", "instead"), ("hint",), ("silent",))
+_LIMITS = ("clause", "statement", "degree", "instead")
 _DECIDING_KINDS = frozenset().union(*_DECIDING)
 #: Characters read on either side of a mention: twice the longest reach, because the list that names
 #: the finding can continue behind it.
@@ -93,13 +94,15 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
 
 def _read(passage: _Passage) -> Reading:
     start, end, row = passage.mention
-    subjects = _end_of_subjects(passage)
+    subjects, resumed = _end_of_subjects(passage), _end_of_aside(passage)
     floor, ceiling = 0, _end_of_list(passage, subjects)
     for cue in passage.cues:
         if cue.end <= start and cue.row.says in ("clause", "instead"):
             floor = cue.start
-        elif cue.start >= subjects and cue.row.says in ("clause", "statement", "degree", "instead"):
+        elif cue.start >= max(subjects, resumed) and cue.row.says in _LIMITS:
             ceiling = min(ceiling, cue.start)
+    # "the effusion, drained on Monday, is large": what was is not what is
+    past = resumed if _PAST.search(passage.text, end, resumed) else end
     # "effusions and infiltrate versus crowding" only gives alternatives of the infiltrate
     following = passage.after[0].start if passage.after else len(passage.text)
     limit = following if _BESIDES.search(passage.text, end, following) else len(passage.text)
@@ -111,7 +114,8 @@ def _read(passage: _Passage) -> Reading:
         cue
         for cue in passage.cues
         if cue.row.says in _DECIDING_KINDS
-        and _reaches(cue, passage.mention, floor, ceiling)
+        and _reaches(cue, passage.mention, floor, ceiling, resumed)
+        and not end <= cue.start < past
         and not (cue.end <= start and _no_longer_applies(passage, cue))
         and not (row.findings == ("support devices",) and _beside_the_device(passage, cue))
         and not (cue.start >= end and place_of_another)
@@ -122,16 +126,17 @@ def _read(passage: _Passage) -> Reading:
     return _decide(passage.mention, reaching)
 
 
-def _reaches(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
+def _reaches(cue: Match, mention: Match, floor: int, ceiling: int, resumed: int) -> bool:
     """Whether a mention stands on the cue's side, within its reach and its clause, which lasts from
-    ``floor`` to ``ceiling``. A cue inside the mention counts as before it; one around it refers to
+    ``floor`` to ``ceiling``, and goes on at ``resumed`` behind an aside. A cue inside the mention counts as before it; one around it refers to
     it only if it is silent ("if edema is suspected", not "the differential of the mass is")."""
     forwards, backwards = cue.row.reach
     if cue.start < mention.end:
         if cue.start < mention.start and mention.end < cue.end:
             return cue.row.says == "silent"
         return cue.start >= max(floor, mention.start - forwards) and forwards > 0
-    return cue.start < min(ceiling, mention.end + backwards)
+    from_here = resumed if cue.start >= resumed else mention.end
+    return cue.start < min(ceiling, from_here + backwards)
 
 
 _LISTED, _COURSE, _TO_OR, _VERB = (
@@ -150,6 +155,9 @@ _SUBJECT, _PLURAL_VERB, _DENIAL = (
 )
 _INSIDE, _FRONTED, _PREDICATED = (
     re.compile(GROUPS[name]) for name in ("inside_finding", "fronted", "predicated")
+)
+_SHORT, _TAKES_UP, _PAST = (
+    re.compile(GROUPS[name]) for name in ("short_phrase", "takes_up", "past")
 )
 _EQUALS = re.compile(r" (?:is|are) (?:(?:an?|the|likely|probably|now|left|right|basal) )*")
 _OR_A = re.compile(r"\bor an? (?:(?!and\b)[\w-]+ ){0,2}$")
@@ -185,6 +193,17 @@ def _end_of_list(passage: _Passage, subjects: int) -> int:
         )
         here = following
     return others[0].start if others and not joined else len(passage.text)
+
+
+def _end_of_aside(passage: _Passage) -> int:
+    """Return where the words between commas end that stand between a mention and its verb; the end
+    of the mention if there are none."""
+    text, end = passage.text, passage.mention.end
+    limit = passage.after[0].start if passage.after else len(text)
+    inside = [place for place in passage.commas if end <= place < limit]
+    if len(inside) < 2 or not _SHORT.fullmatch(text, end, inside[0]):
+        return end
+    return next((place for place in inside[1:] if _TAKES_UP.match(text, place)), end)
 
 
 def _end_of_subjects(passage: _Passage) -> int:
