@@ -115,7 +115,7 @@ def _read(passage: _Passage) -> Reading:
         for cue in passage.cues
         if cue.row.says in _DECIDING_KINDS
         and _reaches(cue, passage.mention, floor, ceiling, resumed)
-        and not end <= cue.start < past
+        and not (end <= cue.start and cue.end <= past)
         and not (cue.end <= start and _no_longer_applies(passage, cue))
         and not (row.findings == ("support devices",) and _beside_the_device(passage, cue))
         and not (cue.start >= end and place_of_another)
