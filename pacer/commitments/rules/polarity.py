@@ -93,43 +93,48 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
 
 
 def _read(passage: _Passage) -> Reading:
-    start, end, row = passage.mention
-    subjects, resumed = _end_of_subjects(passage), _end_of_aside(passage)
-    floor, ceiling = 0, _end_of_list(passage, subjects)
+    text, (start, end, row) = passage.text, passage.mention
+    deciding = [cue for cue in passage.cues if cue.row.says in _DECIDING_KINDS]
+    floor, ceiling, resumed = 0, 0, end
     for cue in passage.cues:
         if cue.end <= start and cue.row.says in ("clause", "instead"):
             floor = cue.start
-        elif cue.start >= max(subjects, resumed) and cue.row.says in _LIMITS:
-            ceiling = min(ceiling, cue.start)
+    if any(cue.start >= end and cue.row.reach[1] for cue in deciding):
+        resumed = _end_of_aside(passage)
+        ceiling = _ceiling(passage, resumed)
     # "the effusion, drained on Monday, is large": what was is not what is
-    past = resumed if _PAST.search(passage.text, end, resumed) else end
-    # "effusions and infiltrate versus crowding" only gives alternatives of the infiltrate
-    following = passage.after[0].start if passage.after else len(passage.text)
-    limit = following if _BESIDES.search(passage.text, end, following) else len(passage.text)
-    # "a mass in the collapsed lobe is not excluded"
-    place_of_another = bool(passage.before) and _INSIDE.fullmatch(
-        passage.text, passage.before[-1].end, start
-    )
+    past = resumed if resumed > end and _PAST.search(text, end, resumed) else end
     reaching = [
         cue
-        for cue in passage.cues
-        if cue.row.says in _DECIDING_KINDS
-        and _reaches(cue, passage.mention, floor, ceiling, resumed)
+        for cue in deciding
+        if _reaches(cue, passage.mention, floor, ceiling, resumed)
         and not (end <= cue.start and cue.end <= past)
         and not (cue.end <= start and _no_longer_applies(passage, cue))
         and not (row.findings == ("support devices",) and _beside_the_device(passage, cue))
-        and not (cue.start >= end and place_of_another)
-        and not (
-            cue.row.side == "between" and (cue.start > limit or not _between_two(passage, cue))
-        )
+        and not (cue.row.side == "between" and not _between_two(passage, cue))
     ]
+    # "a mass in the collapsed lobe is not excluded"
+    if any(cue.start >= end for cue in reaching) and passage.before:
+        if _INSIDE.fullmatch(text, passage.before[-1].end, start):
+            reaching = [cue for cue in reaching if cue.start < end]
     return _decide(passage.mention, reaching)
+
+
+def _ceiling(passage: _Passage, resumed: int) -> int:
+    """Return where the text behind a mention, and behind an aside, stops referring to it."""
+    subjects = _end_of_subjects(passage)
+    begins, ceiling = max(subjects, resumed), _end_of_list(passage, subjects)
+    for cue in passage.cues:
+        if cue.start >= begins and cue.row.says in _LIMITS:
+            return min(ceiling, cue.start)
+    return ceiling
 
 
 def _reaches(cue: Match, mention: Match, floor: int, ceiling: int, resumed: int) -> bool:
     """Whether a mention stands on the cue's side, within its reach and its clause, which lasts from
-    ``floor`` to ``ceiling``, and goes on at ``resumed`` behind an aside. A cue inside the mention counts as before it; one around it refers to
-    it only if it is silent ("if edema is suspected", not "the differential of the mass is")."""
+    ``floor`` to ``ceiling``, and goes on at ``resumed`` behind an aside. A cue inside the mention
+    counts as before it; one around it refers to it only if it is silent ("if edema is suspected",
+    not "the differential of the mass is")."""
     forwards, backwards = cue.row.reach
     if cue.start < mention.end:
         if cue.start < mention.start and mention.end < cue.end:
@@ -198,9 +203,11 @@ def _end_of_list(passage: _Passage, subjects: int) -> int:
 def _end_of_aside(passage: _Passage) -> int:
     """Return where the words between commas end that stand between a mention and its verb; the end
     of the mention if there are none."""
-    text, end = passage.text, passage.mention.end
+    text, end, commas = passage.text, passage.mention.end, passage.commas
+    if len(commas) < 2 or commas[-2] < end:
+        return end
     limit = passage.after[0].start if passage.after else len(text)
-    inside = [place for place in passage.commas if end <= place < limit]
+    inside = [place for place in commas if end <= place < limit]
     if len(inside) < 2 or not _SHORT.fullmatch(text, end, inside[0]):
         return end
     return next((place for place in inside[1:] if _TAKES_UP.match(text, place)), end)
@@ -222,6 +229,11 @@ def _end_of_subjects(passage: _Passage) -> int:
 def _between_two(passage: _Passage, cue: Match) -> bool:
     """Whether a hint such as "and/or" separates two findings that exclude each other. An opacity
     does not count: "atelectasis/infiltrate" names its cause."""
+    # "effusions and infiltrate versus crowding" only gives alternatives of the infiltrate
+    end, others = passage.mention.end, passage.after
+    following = others[0].start if others else len(passage.text)
+    if cue.start > following and _BESIDES.search(passage.text, end, following):
+        return False
     if cue.row.says != "hint":
         return True
     if passage.mention.row.says == "denies" or passage.mention.row.findings == ("lung opacity",):
