@@ -95,7 +95,7 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
                 if polarity is not None and (
                     verdict.get(finding, "negative") == "negative"
                     or finding in asked
-                    or (refers and since[finding] >= number - 1)
+                    or (refers and since[finding] >= number - 2)
                     or (
                         polarity != "uncertain"
                         and since[finding] == number - 1

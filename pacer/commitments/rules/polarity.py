@@ -193,6 +193,7 @@ def _end_of_list(passage: _Passage, subjects: int) -> int:
             joined
             or listed[1] is not None
             or one_thing
+            or _CONJUNCTION.search(passage.text, here.end, following.start) is not None
             or _CAUSE.fullmatch(passage.text, here.end, following.start) is not None
             or _OR_BOTH.match(passage.text, following.end) is not None
         )
@@ -306,7 +307,7 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
         # "resolution of the effusion and right consolidation": one denial of both; "pneumonia or an
         # enlarging left effusion": alternatives
         listed = (
-            text.endswith(" of", cue.start, cue.end)
+            text.endswith((" of", " the", " are"), cue.start, cue.end)
             and "and " in text[other.start - 4 : other.start + 4]
         ) or (other.row.says == "degree" and _OR_A.search(text, cue.end, other.start) is not None)
         if (
