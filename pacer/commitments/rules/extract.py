@@ -45,7 +45,7 @@ class Mention(NamedTuple):
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
 #: A statement of somebody else, or a question: the next one decides.
-_ANOTHER = re.compile(GROUPS["another"])
+_ANOTHER, _ASKS = re.compile(GROUPS["another"]), re.compile(GROUPS["asks"])
 
 
 def extract_anchor(report: str) -> Anchor:
@@ -104,7 +104,9 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
                 ):
                     verdict[finding] = polarity
                     since[finding] = number
-                    if polarity == "uncertain" and segment.endswith("?"):
+                    if polarity == "uncertain" and (
+                        segment.endswith("?") or (cue and _ASKS.match(segment, cue.start))
+                    ):
                         asked.add(finding)
                     else:
                         asked.discard(finding)
