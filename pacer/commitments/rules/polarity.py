@@ -124,8 +124,12 @@ def _ceiling(passage: _Passage, resumed: int) -> int:
     """Return where the text behind a mention, and behind an aside, stops referring to it."""
     subjects = _end_of_subjects(passage)
     begins, ceiling = max(subjects, resumed), _end_of_list(passage, subjects)
+    end = passage.mention.end
     for cue in passage.cues:
         if cue.start >= begins and cue.row.says in _LIMITS:
+            # "the opacified right lung has cleared"
+            if cue.row.says == "degree" and cue.start == end + 1 and end not in passage.commas:
+                continue
             return min(ceiling, cue.start)
     return ceiling
 
