@@ -184,6 +184,9 @@ def _end_of_list(passage: _Passage, subjects: int) -> int:
     if others and _INSIDE.fullmatch(passage.text, here.end, others[0].start):
         here, *others = others
     for following in others:
+        if passage.text[here.end : following.start] == "/":
+            joined, here = True, following
+            continue
         listed = _LISTED.fullmatch(passage.text, here.end, following.start)
         if following.end <= subjects:
             joined, here = True, following
