@@ -37,9 +37,9 @@ class _Passage(NamedTuple):
 
 #: Kinds of cues that decide a polarity, by precedence. Other kinds (exceptions, clauses, ...) only
 #: limit the reach of these.
-_DECIDING = (("uncertain",), ("negative", "instead"), ("hint",), ("silent",))
+_DECIDING = (("uncertain",), ("negative", "instead"), ("hint",))
+_DECIDING_KINDS = frozenset(("silent",)).union(*_DECIDING)
 _LIMITS = ("clause", "statement", "degree", "instead")
-_DECIDING_KINDS = frozenset().union(*_DECIDING)
 #: Characters read on either side of a mention: twice the longest reach, because the list that names
 #: the finding can continue behind it.
 _WINDOW = 300
@@ -82,12 +82,15 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
     cues that agree, return the nearest."""
     if not cues:
         return Reading("negative" if mention.row.says == "denies" else "positive", None)
-    uncertain, negative, hint, silent = (
+    silent = [cue for cue in cues if cue.row.says == "silent"]
+    if silent:
+        cues = [cue for cue in cues if cue.start > silent[-1].start]
+        if not cues:
+            return Reading(None, silent[-1])
+    uncertain, negative, hint = (
         [cue for cue in cues if cue.row.says in kinds] for kinds in _DECIDING
     )
     deciding = uncertain or negative or hint
-    if silent and not any(cue.start > silent[-1].start for cue in deciding):
-        return Reading(None, silent[-1])
     nearest = min(deciding, key=lambda cue: max(cue.start - mention.end, mention.start - cue.end))
     return Reading("negative" if deciding is negative else "uncertain", nearest)
 
@@ -114,15 +117,20 @@ def _read(passage: _Passage) -> Reading:
         and not (cue.row.side == "between" and not _between_two(passage, cue))
     ]
     # "a mass in the collapsed lobe is not excluded"
-    if any(cue.start >= end for cue in reaching) and passage.before:
-        if _INSIDE.fullmatch(text, passage.before[-1].end, start):
-            reaching = [cue for cue in reaching if cue.start < end]
+    if (
+        any(cue.start >= end for cue in reaching)
+        and passage.before
+        and _inside(passage, passage.before[-1], passage.mention)
+    ):
+        reaching = [cue for cue in reaching if cue.start < end]
     return _decide(passage.mention, reaching)
 
 
 def _ceiling(passage: _Passage, resumed: int) -> int:
     """Return where the text behind a mention, and behind an aside, stops referring to it."""
-    subjects = _end_of_subjects(passage)
+    subjects, after = _end_of_subjects(passage), passage.after
+    if after and _inside(passage, passage.mention, after[0]):
+        subjects = max(subjects, after[0].end)
     begins, ceiling = max(subjects, resumed), _end_of_list(passage, subjects)
     end = passage.mention.end
     for cue in passage.cues:
@@ -173,6 +181,13 @@ _OR_A = re.compile(r"\bor an? (?:(?!and\b)[\w-]+ ){0,2}$")
 _BESIDES = re.compile(r"\band\b(?! or\b)")
 
 
+def _inside(passage: _Passage, finding: Match, place: Match) -> bool:
+    """Whether a mention only says where the one before it is ("a mass in the collapsed lobe")."""
+    return _INSIDE.fullmatch(passage.text, finding.end, place.start) is not None and not any(
+        finding.end <= comma < place.start for comma in passage.commas
+    )
+
+
 def _end_of_list(passage: _Passage, subjects: int) -> int:
     """Return where the text after a mention stops referring to it: at the next finding that is not
     listed with it ("effusion or pneumothorax is not seen" refers to both, "effusion, pneumothorax
@@ -181,7 +196,7 @@ def _end_of_list(passage: _Passage, subjects: int) -> int:
     # "the heart is enlarged and effusion is lacking": a name with a verb is a statement of its own
     if others and _VERB.search(passage.text, here.start, here.end):
         return others[0].start
-    if others and _INSIDE.fullmatch(passage.text, here.end, others[0].start):
+    if others and _inside(passage, here, others[0]):
         here, *others = others
     for following in others:
         if passage.text[here.end : following.start] == "/":
