@@ -269,6 +269,21 @@ def _between_two(passage: _Passage, cue: Match) -> bool:
     return len(findings) == 2 and ("lung opacity",) not in findings
 
 
+def _ends_at_comma(passage: _Passage, cue: Match) -> bool:
+    """Whether a denial is the phrase before a statement about the mention ("without cardiomegaly,
+    effusions of this size are unusual")."""
+    text, start, before = passage.text, passage.mention.start, passage.before
+    if not (cue.row.says == "negative" and before and passage.commas and _FRONTED.match(text)):
+        return False
+    first = max(cue.end, before[0].end)
+    comma = next((place for place in passage.commas if first <= place < start), None)
+    return (
+        comma is not None
+        and _PREDICATED.search(text, comma) is not None
+        and _ALTERNATIVE.search(text, comma) is None
+    )
+
+
 def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
     """Whether a cue before a mention applies to an earlier phrase, and a new statement has begun
     since."""
@@ -277,22 +292,12 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
     device = ("support devices",)
     # "removal of the tube, and atelectasis"
     removal = text.startswith("removal of", cue.end - len("removal of"))
-    if (
+    if _ends_at_comma(passage, cue) or (
         removal
         and row.findings != device
         and device in {one.row.findings for one in findings_between}
     ):
         return True
-    # "without cardiomegaly, effusions of this size are unusual"
-    if cue.row.says == "negative" and passage.before and passage.commas and _FRONTED.match(text):
-        first = max(cue.end, min(passage.before[0].end, start))
-        comma = next((place for place in passage.commas if first <= place < start), None)
-        if (
-            comma is not None
-            and _PREDICATED.search(text, comma)
-            and not _ALTERNATIVE.search(text, comma)
-        ):
-            return True
     denies = _DENIAL.match(text, cue.start)
     hedges = cue.row.says in ("hint", "uncertain")
     if (denies or hedges) and denies_a_property(
