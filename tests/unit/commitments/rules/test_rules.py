@@ -167,6 +167,7 @@ def test_spans_are_places_in_the_report(text: str) -> None:
         refers = (
             r"pleur|failure|collapse| one|the |^(?:left|right|other|larger|smaller) "
             r"(?:(?:has|is|was) )?\w+$"
+            r"|\b(?:it|they|this|that|these|those|none|neither|one|not?|such|absent|gone|so|some)\b"
         )
         assert mention.finding in alone or re.search(rf"{refers}|^lines?$", named.lower())
         if mention.cue is not None:
