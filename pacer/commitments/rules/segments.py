@@ -204,7 +204,7 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
     if "addend" in lower or (":" in lower and has_any(lower, _HEADED)):
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
     if " -" in lower or ", which " in lower:
-        lower = _BETWEEN_DASHES.sub(r"(\g<aside>)", lower)
+        lower = _BETWEEN_DASHES.sub(_bracketed, lower)
     if has_any(lower, _IN_DIVIDED):
         lower, places = substitute(_DIVIDED, _edited, lower, places)
     if has_any(lower, _IN_HEDGED):
@@ -227,6 +227,12 @@ def _loose(mark: re.Match[str]) -> str:
         if mark[0] == "-" and mark.string[max(0, mark.start() - 1) : mark.start()].isspace()
         else " "
     )
+
+
+def _bracketed(words: re.Match[str]) -> str:
+    """Return words between dashes or commas in brackets, at the same places."""
+    first, last = words.span("aside")
+    return "(".rjust(first - words.start()) + words["aside"] + ")".ljust(words.end() - last)
 
 
 def _end(gap: re.Match[str]) -> str:
