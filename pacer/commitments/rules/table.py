@@ -144,8 +144,10 @@ class Patterns:
             return []
         padded, hits = f" {text}", []
         for rank, pattern in self._of_mask(mask):
-            for match in pattern.finditer(padded):
+            match = pattern.search(padded)
+            while match:
                 start, end = match.span()
+                match = pattern.search(padded, end)
                 if commas and not self._rows[rank].with_commas:
                     comma = next((comma for comma in commas if start < comma < end - 1), None)
                     if comma is not None:
