@@ -46,6 +46,10 @@ class Mention(NamedTuple):
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
 #: A statement of somebody else, or a question: the next one decides.
 _ANOTHER, _ASKS = re.compile(GROUPS["another"]), re.compile(GROUPS["asks"])
+_OUTRIGHT, _ONE_PART, _EXCEPTION, _SICKNESS, _WAS = (
+    re.compile(GROUPS[name])
+    for name in ("outright", "one_part", "exception", "sickness", "said_past")
+)
 
 
 def extract_anchor(report: str) -> Anchor:
@@ -68,12 +72,15 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     before_addendum: dict[str, str] = {}
     doubted, certain = set[str](), set[tuple[str, str]]()
     former, last = (), ()
-    # the segment that gave each verdict, and the findings whose verdict is that of a question.
-    since: dict[str, int] = {}
+    # the segment and the mention that gave each verdict, and the findings whose verdict is that of
+    # a question.
+    stated: dict[str, tuple[int, str, Match]] = {}
     asked: set[str] = set()
     before = segment = ""
+    here: Sequence[int] = ()
     for number, (following, places) in enumerate(located_segments(report)):
         before, segment = segment, following
+        there, here = here, places
         if segment == ADDENDUM:  # it replaces earlier statements about the same findings
             before_addendum, verdict = before_addendum | verdict, {}
         readings = segment_readings(segment)
@@ -83,10 +90,17 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
             start, end = _place(report, mention, places)
             decided = cue and _place(report, cue, places)
             says = mention.row.says
-            refers = says in ("former", "latter") or (says == "denies" and not mention.row.findings)
+            refers = says in ("former", "latter", "cleared") or (
+                says == "denies" and not mention.row.findings
+            )
             named = former if says == "former" else last
             if doubtful:
                 doubted.update(named)
+            if says == "cleared" and not (
+                (_goes_on(report, there, here) and _WAS.search(before))
+                or _WAS.search(segment, 0, mention.start)
+            ):
+                continue
             for finding in named:
                 mentions.append(Mention(start, end, finding, polarity, decided, doubtful))
                 if not doubtful and polarity in ("positive", "uncertain"):
@@ -95,15 +109,20 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
                 if polarity is not None and (
                     verdict.get(finding, "negative") == "negative"
                     or finding in asked
-                    or (refers and since[finding] >= number - 2)
+                    or (refers and stated[finding][0] >= number - 2)
+                    or (
+                        polarity == "negative"
+                        and stated[finding][0] >= number - _goes_on(report, there, here)
+                        and _takes_back(stated[finding], number, segment, mention, cue)
+                    )
                     or (
                         polarity != "uncertain"
-                        and since[finding] == number - 1
+                        and stated[finding][0] == number - 1
                         and _ANOTHER.search(before)
                     )
                 ):
                     verdict[finding] = polarity
-                    since[finding] = number
+                    stated[finding] = (number, segment, mention)
                     if polarity == "uncertain" and (
                         segment.endswith("?") or (cue and _ASKS.match(segment, cue.start))
                     ):
@@ -119,6 +138,37 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
         in_order = tuple(finding for finding in FINDINGS if finding in doubted)
         anchor = replace(anchor, doubtful=in_order)
     return anchor, tuple(mentions)
+
+
+def _goes_on(report: str, before: Sequence[int], here: Sequence[int]) -> bool:
+    """Whether a sentence goes on in the next segment."""
+    return bool(before) and report[before[-1] + 1 : here[0]].strip(" \n\"'") == ";"
+
+
+def _takes_back(
+    stated: tuple[int, str, Match],
+    number: int,
+    segment: str,
+    mention: Match,
+    denial: Match | None,
+) -> bool:
+    """Whether a denial is of all that the sentence has affirmed before ("a fracture was feared, no
+    fracture is seen"), and not of a part ("left effusion, no right effusion")."""
+    before, where, said = stated
+    findings, name = mention.row.findings, where[said.start : said.end]
+    if (
+        (findings == ("support devices",) and not name.startswith("intubat"))
+        or _ONE_PART.search(segment, said.end if before == number else 0)
+        or _EXCEPTION.match(segment)
+    ):
+        return False
+    if denial is None or mention.row.says == "denies":
+        return findings[0] in ("cardiomegaly", "enlarged mediastinum")
+    if findings[0] in ("edema", "lung opacity", "lung lesion"):  # "congestion, no edema"
+        noun = segment[mention.start : mention.end].split()[-1][:5]
+        if not name.split()[-1].startswith(noun) and not _SICKNESS.search(name):
+            return False
+    return _OUTRIGHT.fullmatch(segment, min(denial.start, mention.start)) is not None
 
 
 def _place(report: str, words: Match, places: Sequence[int]) -> tuple[int, int]:

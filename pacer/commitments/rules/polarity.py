@@ -81,7 +81,8 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
     """Apply the precedence: uncertain, then negative, then the mention's own polarity. Of several
     cues that agree, return the nearest."""
     if not cues:
-        return Reading("negative" if mention.row.says == "denies" else "positive", None)
+        denied = mention.row.says in ("denies", "cleared")
+        return Reading("negative" if denied else "positive", None)
     silent = [cue for cue in cues if cue.row.says == "silent"]
     if silent:
         cues = [cue for cue in cues if cue.start > silent[-1].start]
@@ -97,6 +98,8 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
 
 def _read(passage: _Passage) -> Reading:
     text, (start, end, row) = passage.text, passage.mention
+    if row.says in ("denies", "cleared") and not row.findings:
+        return _decide(passage.mention, [])
     deciding = [cue for cue in passage.cues if cue.row.says in _DECIDING_KINDS]
     floor, ceiling, resumed = 0, 0, end
     for cue in passage.cues:
@@ -116,6 +119,9 @@ def _read(passage: _Passage) -> Reading:
         and not (row.findings == ("support devices",) and _beside_the_device(passage, cue))
         and not (cue.row.side == "between" and not _between_two(passage, cue))
     ]
+    # "except for the PICC line, all tubes are out"
+    if reaching and passage.commas and end <= passage.commas[0] and _EXCEPTION.match(text):
+        reaching = [cue for cue in reaching if cue.start < passage.commas[0]]
     # "a mass in the collapsed lobe is not excluded"
     if (
         any(cue.start >= end for cue in reaching)
@@ -132,11 +138,15 @@ def _ceiling(passage: _Passage, resumed: int) -> int:
     if after and _inside(passage, passage.mention, after[0]):
         subjects = max(subjects, after[0].end)
     begins, ceiling = max(subjects, resumed), _end_of_list(passage, subjects)
-    end = passage.mention.end
+    end, commas, named = passage.mention.end, passage.commas, after[-1].start if after else 0
     for cue in passage.cues:
         if cue.start >= begins and cue.row.says in _LIMITS:
-            # "the opacified right lung has cleared"
-            if cue.row.says == "degree" and cue.start == end + 1 and end not in passage.commas:
+            # "the opacified right lung has cleared", "a fracture of the left rib is likely"
+            if (
+                cue.row.says == "degree"
+                and (cue.start == end + 1 or cue.start > named)
+                and not any(end <= place < cue.start for place in commas)
+            ):
                 continue
             return min(ceiling, cue.start)
     return ceiling
@@ -170,8 +180,8 @@ _ALTERNATIVE, _CONJUNCTION = (
 _SUBJECT, _PLURAL_VERB, _DENIAL = (
     re.compile(GROUPS[name]) for name in ("subject", "plural_verb", "denial")
 )
-_INSIDE, _FRONTED, _PREDICATED = (
-    re.compile(GROUPS[name]) for name in ("inside_finding", "fronted", "predicated")
+_INSIDE, _FRONTED, _PREDICATED, _EXCEPTION = (
+    re.compile(GROUPS[name]) for name in ("inside_finding", "fronted", "predicated", "exception")
 )
 _SHORT, _TAKES_UP, _PAST = (
     re.compile(GROUPS[name]) for name in ("short_phrase", "takes_up", "past")

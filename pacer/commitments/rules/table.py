@@ -21,13 +21,13 @@ class Rule(NamedTuple):
     ``says`` is the meaning: of a cue ``negative``, ``uncertain``, ``hint``, ``silent``,
     ``instead``, ``nothing``, or ``clause``, ``statement``, ``degree``, which end the reach of
     others; of a name ``names``, ``denies`` (without a finding, it takes back the statement
-    before), ``same`` (the finding named last), ``latter`` and ``former`` (that one, and the one
-    named before it; they replace what was said of it) or ``nothing`` (a look-alike). ``side`` is
-    where a cue stands: ``before`` or ``after`` the finding, ``around`` (either), ``between``
-    two. ``reach``: in how many characters a finding after and before the cue must stand. The
-    name of a finding has no comma in it, unless ``with_commas``. ``pieces``: at most two sets of
-    pieces of words; every match contains a piece of each set, so other texts need not be
-    searched.
+    before), ``cleared`` (lungs that are clear now: it denies a finding of the past), ``same`` (the
+    finding named last), ``latter`` and ``former`` (that one, and the one named before it; they
+    replace what was said of it) or ``nothing`` (a look-alike). ``side`` is where a cue stands:
+    ``before`` or ``after`` the finding, ``around`` (either), ``between`` two. ``reach``: in how
+    many characters a finding after and before the cue must stand. The name of a finding has no
+    comma in it, unless ``with_commas``. ``pieces``: at most two sets of pieces of words; every
+    match contains a piece of each set, so other texts need not be searched.
     """
 
     says: str
