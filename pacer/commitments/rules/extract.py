@@ -90,8 +90,9 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
             start, end = _place(report, mention, places)
             decided = cue and _place(report, cue, places)
             says = mention.row.says
-            refers = says in ("former", "latter", "cleared") or (
-                says == "denies" and not mention.row.findings
+            refers = says != "names" and (
+                says in ("former", "latter", "cleared")
+                or (says == "denies" and not mention.row.findings)
             )
             named = former if says == "former" else last
             if doubtful:
@@ -112,7 +113,8 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
                     or (refers and stated[finding][0] >= number - 2)
                     or (
                         polarity == "negative"
-                        and stated[finding][0] >= number - _goes_on(report, there, here)
+                        and stated[finding][0] >= number - 1
+                        and (stated[finding][0] == number or _goes_on(report, there, here))
                         and _takes_back(stated[finding], number, segment, mention, cue)
                     )
                     or (

@@ -98,7 +98,7 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
 
 def _read(passage: _Passage) -> Reading:
     text, (start, end, row) = passage.text, passage.mention
-    if row.says in ("denies", "cleared") and not row.findings:
+    if not row.findings and row.says in ("denies", "cleared"):
         return _decide(passage.mention, [])
     deciding = [cue for cue in passage.cues if cue.row.says in _DECIDING_KINDS]
     floor, ceiling, resumed = 0, 0, end
@@ -120,7 +120,13 @@ def _read(passage: _Passage) -> Reading:
         and not (cue.row.side == "between" and not _between_two(passage, cue))
     ]
     # "except for the PICC line, all tubes are out"
-    if reaching and passage.commas and end <= passage.commas[0] and _EXCEPTION.match(text):
+    if (
+        passage.commas
+        and end <= passage.commas[0]
+        and reaching
+        and passage.cues[0].row.says == "clause"
+        and _EXCEPTION.match(text)
+    ):
         reaching = [cue for cue in reaching if cue.start < passage.commas[0]]
     # "a mass in the collapsed lobe is not excluded"
     if (
@@ -145,7 +151,7 @@ def _ceiling(passage: _Passage, resumed: int) -> int:
             if (
                 cue.row.says == "degree"
                 and (cue.start == end + 1 or cue.start > named)
-                and not any(end <= place < cue.start for place in commas)
+                and not (commas and any(end <= place < cue.start for place in commas))
             ):
                 continue
             return min(ceiling, cue.start)
