@@ -23,7 +23,8 @@ from pacer.commitments.rules.segments import (
     expand_abbreviations,
     located_segments,
 )
-from pacer.commitments.rules.table import CUES, GROUPS, NAMES, Match, Patterns
+from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns
+from pacer.commitments.rules.verdicts import Segment, Statement, Verdicts
 from pacer.data.findings import FINDINGS
 
 
@@ -44,12 +45,8 @@ class Mention(NamedTuple):
 
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
-#: A statement of somebody else, or a question: the next one decides.
-_ANOTHER, _ASKS = re.compile(GROUPS["another"]), re.compile(GROUPS["asks"])
-_OUTRIGHT, _ONE_PART, _EXCEPTION, _SICKNESS, _WAS = (
-    re.compile(GROUPS[name])
-    for name in ("outright", "one_part", "exception", "sickness", "said_past")
-)
+#: Words that refer to a finding that was named before, if they name none themselves.
+_REFERRING = ("former", "latter", "cleared")
 
 
 def extract_anchor(report: str) -> Anchor:
@@ -68,109 +65,47 @@ def find_mentions(report: str) -> tuple[Mention, ...]:
 def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     """Return what :func:`extract_anchor` and :func:`find_mentions` return, from one reading."""
     mentions: list[Mention] = []
-    verdict: dict[str, str] = {}
-    before_addendum: dict[str, str] = {}
+    verdicts = Verdicts()
     doubted, certain = set[str](), set[tuple[str, str]]()
     former, last = (), ()
-    # the segment and the mention that gave each verdict, and the findings whose verdict is that of
-    # a question.
-    stated: dict[str, tuple[int, str, Match]] = {}
-    asked: set[str] = set()
-    before = segment = ""
-    here: Sequence[int] = ()
+    text, end_before = "", 0
     for number, (following, places) in enumerate(located_segments(report)):
-        before, segment = segment, following
-        there, here = here, places
-        if segment == ADDENDUM:  # it replaces earlier statements about the same findings
-            before_addendum, verdict = before_addendum | verdict, {}
-        readings = segment_readings(segment)
-        for mention, (polarity, cue, doubtful) in readings:
-            if mention.row.findings not in ((), last):
-                former, last = last, mention.row.findings
-            start, end = _place(report, mention, places)
-            decided = cue and _place(report, cue, places)
-            says = mention.row.says
-            refers = says != "names" and (
-                says in ("former", "latter", "cleared")
-                or (says == "denies" and not mention.row.findings)
-            )
+        gap = report[end_before : places[0]]
+        end_before = places[-1] + 1
+        segment = Segment(number, following, text, gap.strip(" \n\"'") == ";")
+        text = following
+        if text == ADDENDUM:  # it replaces earlier statements about the same findings
+            verdicts.begin_addendum()
+        for mention, (polarity, cue, doubtful) in segment_readings(text):
+            findings, says = mention.row.findings, mention.row.says
+            if findings not in ((), last):
+                former, last = last, findings
             named = former if says == "former" else last
             if doubtful:
                 doubted.update(named)
-            if says == "cleared" and not (
-                (_goes_on(report, there, here) and _WAS.search(before))
-                or _WAS.search(segment, 0, mention.start)
-            ):
+            if says == "cleared" and not segment.speaks_of_the_past(mention.start):
                 continue
+            start, end = _place(report, mention, places)
+            decided = cue and _place(report, cue, places)
             for finding in named:
                 mentions.append(Mention(start, end, finding, polarity, decided, doubtful))
-                if not doubtful and polarity in ("positive", "uncertain"):
-                    certain.add((finding, polarity))
-                # an answer replaces the question; "None is seen now." the statement before
-                if polarity is not None and (
-                    verdict.get(finding, "negative") == "negative"
-                    or finding in asked
-                    or (refers and stated[finding][0] >= number - 2)
-                    or (
-                        polarity == "negative"
-                        and stated[finding][0] >= number - 1
-                        and (stated[finding][0] == number or _goes_on(report, there, here))
-                        and _takes_back(stated[finding], number, segment, mention, cue)
-                    )
-                    or (
-                        polarity != "uncertain"
-                        and stated[finding][0] == number - 1
-                        and _ANOTHER.search(before)
-                    )
-                ):
-                    verdict[finding] = polarity
-                    stated[finding] = (number, segment, mention)
-                    if polarity == "uncertain" and (
-                        segment.endswith("?") or (cue and _ASKS.match(segment, cue.start))
-                    ):
-                        asked.add(finding)
-                    else:
-                        asked.discard(finding)
+            if polarity is None:
+                continue
+            if not doubtful and polarity != "negative":
+                certain.update((finding, polarity) for finding in named)
+            refers = says in _REFERRING or (says == "denies" and not findings)
+            statement = Statement(segment, mention, polarity, cue, refers)
+            for finding in named:
+                verdicts.hear(finding, statement)
     mentions.sort(key=lambda mention: mention.start)  # asides come after the rest of a sentence
-    verdict = before_addendum | verdict
-    anchor = _anchor_of(frozenset(verdict.items()))
+    polarities = verdicts.polarities()
+    anchor = _anchor_of(frozenset(polarities.items()))
     # a statement without doubt that affirms or hedges the finding decides
-    doubted = {one for one in doubted if (one, verdict.get(one, "")) not in certain}
+    doubted = {one for one in doubted if (one, polarities.get(one, "")) not in certain}
     if doubted:
         in_order = tuple(finding for finding in FINDINGS if finding in doubted)
         anchor = replace(anchor, doubtful=in_order)
     return anchor, tuple(mentions)
-
-
-def _goes_on(report: str, before: Sequence[int], here: Sequence[int]) -> bool:
-    """Whether a sentence goes on in the next segment."""
-    return bool(before) and report[before[-1] + 1 : here[0]].strip(" \n\"'") == ";"
-
-
-def _takes_back(
-    stated: tuple[int, str, Match],
-    number: int,
-    segment: str,
-    mention: Match,
-    denial: Match | None,
-) -> bool:
-    """Whether a denial is of all that the sentence has affirmed before ("a fracture was feared, no
-    fracture is seen"), and not of a part ("left effusion, no right effusion")."""
-    before, where, said = stated
-    findings, name = mention.row.findings, where[said.start : said.end]
-    if (
-        (findings == ("support devices",) and not name.startswith("intubat"))
-        or _ONE_PART.search(segment, said.end if before == number else 0)
-        or _EXCEPTION.match(segment)
-    ):
-        return False
-    if denial is None or mention.row.says == "denies":
-        return findings[0] in ("cardiomegaly", "enlarged mediastinum")
-    if findings[0] in ("edema", "lung opacity", "lung lesion"):  # "congestion, no edema"
-        noun = segment[mention.start : mention.end].split()[-1][:5]
-        if not name.split()[-1].startswith(noun) and not _SICKNESS.search(name):
-            return False
-    return _OUTRIGHT.fullmatch(segment, min(denial.start, mention.start)) is not None
 
 
 def _place(report: str, words: Match, places: Sequence[int]) -> tuple[int, int]:
