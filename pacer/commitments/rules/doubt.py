@@ -18,8 +18,12 @@ for _line in lines("doubt.tsv"):
     WEIGHTS[_line["of"]][_line["feature"]] = int(_line["weight"])
 #: The words of the train reports of Open-I and the phantom.
 SEEN = frozenset(lines("seen.tsv")[0]["words"].split())
-#: Up to nine words between a cue and a finding; numbers are grouped from 4.
+#: The feature for up to nine words between a finding and a cue before or behind it.
 _ROUNDED = (0, 1, 2, 3, 4, 4, 6, 6, 6, 9)
+_AFTER_CUE = tuple(f"cue before, {number} words" for number in _ROUNDED)
+_BEFORE_CUE = tuple(f"cue after, {number} words" for number in _ROUNDED)
+_FINDINGS = tuple(f"{number} findings between" for number in range(5))
+_COMMAS = tuple(f"{number} commas between" for number in range(4))
 
 
 def is_doubtful(
@@ -103,14 +107,10 @@ def _distance(
 ) -> tuple[str, str, str]:
     """Return features for what lies between a cue and a finding: words, findings and commas."""
     if cue.start < mention.start:
-        side, start, end = "cue before", cue.end, mention.start
+        by_words, start, end = _AFTER_CUE, cue.end, mention.start
     else:
-        side, start, end = "cue after", mention.end, cue.start
+        by_words, start, end = _BEFORE_CUE, mention.end, cue.start
     num_words = len(text[start:end].split())
-    num_findings = sum(start <= other.start < end for other in mentions)
-    num_commas = sum(start <= comma < end for comma in commas)
-    return (
-        f"{side}, {_ROUNDED[min(num_words, 9)]} words",
-        f"{min(num_findings, 4)} findings between",
-        f"{min(num_commas, 3)} commas between",
-    )
+    num_findings = sum([start <= other.start < end for other in mentions])
+    num_commas = sum([start <= comma < end for comma in commas])
+    return by_words[min(num_words, 9)], _FINDINGS[min(num_findings, 4)], _COMMAS[min(num_commas, 3)]

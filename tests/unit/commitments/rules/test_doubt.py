@@ -70,10 +70,10 @@ def test_what_the_weights_are_of() -> None:
         ("The patient had a fall. Fracture of the left clavicle near its crossing.", ()),
         # words that can turn a statement
         ("Any effusion would have layered out by now.", ("pleural effusion",)),
-        ("The pneumothorax came and went within two days.", ("pneumothorax",)),
-        ("We were wrong to call this an effusion.", ("pleural effusion",)),
-        # a denial that belongs to nothing
-        ("Pneumonia, which the history made us expect, the film does not.", ("pneumonia",)),
+        ("The former effusion leaves a clear angle behind.", ("pleural effusion",)),
+        ("It takes more than this to call a pneumothorax.", ("pneumothorax",)),
+        # two findings with the states of each other
+        ("Effusion on neither side, edema on both.", ("edema", "pleural effusion")),
     ],
 )
 def test_doubt(text: str, doubtful: tuple[str, ...]) -> None:
@@ -84,7 +84,7 @@ def test_doubt(text: str, doubtful: tuple[str, ...]) -> None:
 
 
 def test_another_sentence_without_doubt_decides() -> None:
-    text = "The effusion is out of the picture by now. Left effusion."
+    text = "Any effusion would have layered out by now. Left effusion."
     assert [mention.doubtful for mention in find_mentions(text)] == [True, False]
     assert extract_anchor(text).doubtful == ()
 
