@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.doubt import seen_words
 from pacer.backbones.observations import OBSERVATION_OF
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
-from pacer.commitments.rules.table import lines
 from pacer.data.cleaning import clean_report
 from tests.support.real import real
 
@@ -129,10 +127,3 @@ def test_few_sentences_are_in_doubt() -> None:
     naming = [sentence for sentence in sentences if find_mentions(sentence)]
     assert len(naming) > 600
     assert np.mean([bool(extract_anchor(sentence).doubtful) for sentence in naming]) <= 0.06
-
-
-def test_words_without_effect_are_those_of_train() -> None:
-    (row,) = lines("seen.tsv")
-    listed, seen = {*row["words"].split()}, seen_words(texts_of("train"))
-    # the others are the phantom's
-    assert seen <= listed and len(listed - seen) < 40

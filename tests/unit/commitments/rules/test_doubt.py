@@ -21,7 +21,7 @@ def test_features() -> None:
     denial = Match(0, 2, mentions[0].row)
     states, cues = ["negative", "positive", None], [denial, None, denial]
     assert features(text, mentions, states, cues, [8], {"clause"}) == {
-        "segment": {"any", "1 new"},
+        "segment": {"any"},
         "before negative": {"^", "no"},
         "after negative": {"but", "large", "zzz", "$"},
         "negative": {
