@@ -1,5 +1,5 @@
-"""Commands of README.md and docs/serving.md run on a finished run and print what is quoted; so does
-the notebook docs/tour.ipynb."""
+"""Commands of README.md and of pages run on a finished run and print what is quoted; so does the
+notebook docs/tour.ipynb."""
 
 import json
 import os
@@ -55,8 +55,8 @@ def test_a_trained_model(repository: Repository) -> None:
 BLOCK = re.compile(r"```bash\n([^`]*)```\n```text\n([^`]*)```", re.DOTALL)
 QUOTED = [
     found
-    for found in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    if "exp run" not in found[0]
+    for found in BLOCK.findall((ROOT / "docs/evaluation.md").read_text(encoding="utf-8"))
+    if "pacer compare" in found[0]
 ]
 
 
