@@ -96,10 +96,9 @@ def read(text: str) -> tuple[dict[str, str], list[tuple[set[str], set[str]]]]:
     """Return the state of each finding of a text, and the features and findings of its segments."""
     segments = []
 
-    def note(text: str, mentions: Sequence[Match], *rest: Any) -> bool:
-        named = {finding for mention in mentions for finding in mention.row.findings}
-        found = doubt.features(text, mentions, *rest).items()
-        segments.append(({f"{kind}\t{one}" for kind, ones in found for one in ones}, named))
+    def note(found: Mapping[str, Set[str]]) -> bool:
+        features = {f"{kind}\t{one}" for kind, ones in found.items() for one in ones}
+        segments.append((features, {one[2:] for ones in found.values() for one in ones if one.startswith("= ")}))
         return False
 
     extract.read_report.cache_clear()

@@ -8,6 +8,7 @@ course describes both.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -35,13 +36,11 @@ def _table() -> Iterator[Rule]:
 
 TABLE = tuple(_table())
 _WORDS = Patterns(TABLE)
-#: White space within a line other than a single space.
-_BLANKS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
 #: A line break inside a sentence, where a long line was wrapped.
 _WRAP = re.compile(r"(?<=[^\n]{40})\n(?=[ \t]*[a-z(])")
 #: The end of a sentence, but not the period of a number or an abbreviation.
 _END = re.compile(
-    r";|\.(?!\d)(?!(?i:(?<=\b[lr]\.)|(?<=\b[lrs][tm]\.)|(?<=\bmod\.)|(?<=cr\.)|(?<=\bbilat\.))\s[a-z])"
+    r";|\.(?!\d)(?!(?=\s[a-z])(?i:(?<=\b[lr]\.)|(?<=\b[lrs][tm]\.)|(?<=\bmod\.)|(?<=cr\.)|(?<=\bbilat\.)))"
 )
 _BREAK = re.compile(
     r",(?:\s*and\b)?|&|\b(?:and|with|but|without|as well as|while|whereas|although|though|w/)(?!\w)"
@@ -64,27 +63,31 @@ def read_attributes(report: str) -> dict[str, Attributes]:
 def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
     """Return the attributes of each finding as :func:`read_attributes`, but separately for each
     sentence that describes it."""
-    report = _BLANKS.sub(" ", report)
+    report = "\n".join([" ".join(line.split()) for line in report.split("\n")])
     mentions = [
         (start, end, "" if polarity in (None, "negative") else finding)
         for start, end, finding, polarity, *_ in find_mentions(report)
     ]
     known: dict[str, list[Attributes]] = {finding: [] for _, _, finding in mentions if finding}
+    if not known:
+        return known
+    starts = [start for start, _, _ in mentions]
     text = _WRAP.sub(" ", report) if "\n" in report else report
     text = _END.sub("\n", text).replace("İ", "I").lower()  # "İ" would become two characters
     named: list[str] = []
-    for sentence in re.finditer(r"[^\n]+", text) if known else ():
-        first, last = sentence.span()
-        inside = tuple(
-            (start - first, end - first, finding)
-            for start, end, finding in mentions
-            if first <= start < last
-        )
-        named = named if _PRONOUN.match(sentence[0]) else []
+    end = -1
+    for sentence in text.split("\n"):
+        begin, end = end + 1, end + 1 + len(sentence)
+        if not sentence:
+            continue
+        inside = mentions[bisect_left(starts, begin) : bisect_left(starts, end)]
+        if named and not _PRONOUN.match(sentence):
+            named = []
         if not any(named) and not any(finding for _, _, finding in inside):
             continue
+        places = tuple((start - begin, stop - begin, finding) for start, stop, finding in inside)
         stated: dict[str, Attributes] = {}
-        for findings, words in described_phrases(sentence[0], inside):
+        for findings, words in described_phrases(sentence, places):
             named = findings or named
             for finding in filter(None, named):
                 stated[finding] = _united(stated[finding], words) if finding in stated else words

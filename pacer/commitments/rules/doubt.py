@@ -7,8 +7,8 @@ wrongly. No reading depends on them.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence, Set
-from itertools import chain, pairwise, repeat
+from collections.abc import Mapping, Sequence, Set
+from itertools import pairwise
 
 from pacer.commitments.rules.table import Match, lines
 
@@ -16,27 +16,21 @@ from pacer.commitments.rules.table import Match, lines
 WEIGHTS: defaultdict[str, dict[str, int]] = defaultdict(dict)
 for _line in lines("doubt.tsv"):
     WEIGHTS[_line["of"]][_line["feature"]] = int(_line["weight"])
-#: The feature for up to nine words between a finding and a cue before or behind it.
+#: The features for up to nine words between a finding and a cue before or behind it.
 _ROUNDED = (0, 1, 2, 3, 4, 4, 6, 6, 6, 9)
 _AFTER_CUE = tuple(f"cue before, {number} words" for number in _ROUNDED)
 _BEFORE_CUE = tuple(f"cue after, {number} words" for number in _ROUNDED)
+#: The features for other findings, and for commas, between the two.
 _FINDINGS = tuple(f"{number} findings between" for number in range(5))
 _COMMAS = tuple(f"{number} commas between" for number in range(4))
 
 
-def is_doubtful(
-    text: str,
-    mentions: Sequence[Match],
-    states: Sequence[str | None],
-    cues: Sequence[Match | None],
-    commas: Sequence[int],
-    idle: Set[str],
-) -> bool:
-    """Whether the rules may have misread a segment. ``states`` and ``cues``: how each mention is
-    read, and the cue that decides it. ``idle``: the meanings of the cues that decide nothing."""
+def is_doubtful(found: Mapping[str, Set[str]]) -> bool:
+    """Whether the rules may have misread a segment that has these :func:`features`."""
     total = 0
-    for kind, found in features(text, mentions, states, cues, commas, idle).items():
-        total += sum(map(WEIGHTS[kind].get, found, repeat(0)))
+    for kind, ones in found.items():
+        weights = WEIGHTS[kind]
+        total += sum([weights[one] for one in weights.keys() & ones])
     return total > 0
 
 
@@ -50,7 +44,9 @@ def features(
 ) -> dict[str, set[str]]:
     """Return the features of a segment, by what they are features of.
 
-    Each ``segment`` has ``any``. If a finding is read as denied, there are
+    ``states`` and ``cues``: how each mention is read, and the cue that decides it. ``idle``: the
+    meanings of the cues that decide nothing. Each ``segment`` has ``any``. If a finding is read as
+    denied, there are
 
     - ``before negative`` and ``after negative``: the words before and after the finding, outside
       the names of findings; ``^`` and ``$`` are the start and the end of the segment;
@@ -61,30 +57,25 @@ def features(
 
     The other states have the same.
     """
-    gaps, end = [], 0
+    words, breaks, end = ["^"], [0], 0
     for mention in mentions:
-        gaps.append(text[end : mention.start].split())
+        words += text[end : mention.start].split()
+        breaks.append(len(words))
         end = mention.end
-    gaps.append(text[end:].split())
-    gaps[0].insert(0, "^")
-    gaps[-1].append("$")
-    words = list(chain.from_iterable(gaps))
-    found = defaultdict[str, set[str]](set)
-    found["segment"].add("any")
+    words += [*text[end:].split(), "$"]
+    breaks.append(len(words))
     kinds = [state or "unstated" for state in states]
+    found = {kind: {f"idle {meaning}" for meaning in idle} for kind in kinds}
+    first, last = dict[str, int](), dict[str, int]()
     read: dict[str, str] = {}
-    passed = 0
-    for mention, kind, cue, (before, after) in zip(
-        mentions, kinds, cues, pairwise(gaps), strict=True
-    ):
-        passed += len(before)
-        found[f"before {kind}"].update(words[:passed])
-        found[f"after {kind}"].update(words[passed:])
-        own = found[kind]
-        if before:
-            own.add(before[-1] + " _")
-        if after:
-            own.add("_ " + after[0])
+    for number, (mention, kind, cue) in enumerate(zip(mentions, kinds, cues, strict=True), start=1):
+        here, own = breaks[number], found[kind]
+        first.setdefault(kind, here)
+        last[kind] = here
+        if breaks[number - 1] < here:
+            own.add(words[here - 1] + " _")
+        if here < breaks[number + 1]:
+            own.add("_ " + words[here])
         if cue:
             own.update(_distance(text, mention, cue, mentions, commas))
         for finding in mention.row.findings:
@@ -93,9 +84,10 @@ def features(
                 own.add("two states")
     for kind, following in pairwise(kinds):
         found[kind].add(", " + following)
-    for kind in set(kinds):
-        found[kind].update(f"idle {meaning}" for meaning in idle)
-    return found
+    for kind, place in last.items():
+        found["before " + kind] = set(words[:place])
+        found["after " + kind] = set(words[first[kind] :])
+    return found | {"segment": {"any"}}
 
 
 def _distance(

@@ -68,15 +68,16 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     verdicts = Verdicts()
     doubted, certain = set[str](), set[tuple[str, str]]()
     former, last = (), ()
-    text, end_before = "", 0
-    for number, (following, places) in enumerate(located_segments(report)):
-        gap = report[end_before : places[0]]
-        end_before = places[-1] + 1
-        segment = Segment(number, following, text, gap.strip(" \n\"'") == ";")
-        text = following
+    before, end_before = "", 0
+    for number, (text, places) in enumerate(located_segments(report)):
         if text == ADDENDUM:  # it replaces earlier statements about the same findings
             verdicts.begin_addendum()
-        for mention, (polarity, cue, doubtful) in segment_readings(text):
+        readings = segment_readings(text)
+        if readings:
+            gap = report[end_before : places[0]]
+            segment = Segment(number, text, before, gap.strip(" \n\"'") == ";")
+        before, end_before = text, places[-1] + 1
+        for mention, (polarity, cue, doubtful) in readings:
             findings, says = mention.row.findings, mention.row.says
             if findings not in ((), last):
                 former, last = last, findings

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from pacer.commitments.rules.doubt import is_doubtful
+from pacer.commitments.rules.doubt import features, is_doubtful
 from pacer.commitments.rules.table import GROUPS, Match
 
 
@@ -54,7 +54,7 @@ def read_mentions(
     states = [reading.polarity for reading in readings]
     deciding = [reading.cue for reading in readings]
     idle = {cue.row.says for cue in cues if cue not in deciding}
-    if is_doubtful(segment, mentions, states, deciding, commas, idle):
+    if is_doubtful(features(segment, mentions, states, deciding, commas, idle)):
         return [reading._replace(doubtful=True) for reading in readings]
     return readings
 
