@@ -18,9 +18,9 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -29,9 +29,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.svm import LinearSVC
 
 from pacer.commitments.anchor import POLARITIES
-from pacer.commitments.rules import doubt, extract, polarity
+from pacer.commitments.rules import extract, polarity
 from pacer.commitments.rules.segments import located_segments
-from pacer.commitments.rules.table import Match
 
 TABLE = Path(__file__).parents[1] / "pacer/commitments/rules/doubt.tsv"
 BLIND = Path(__file__).with_name("blind_sentences.tsv")
@@ -98,7 +97,8 @@ def read(text: str) -> tuple[dict[str, str], list[tuple[set[str], set[str]]]]:
 
     def note(found: Mapping[str, Set[str]]) -> bool:
         features = {f"{kind}\t{one}" for kind, ones in found.items() for one in ones}
-        segments.append((features, {one[2:] for ones in found.values() for one in ones if one.startswith("= ")}))
+        named = {one[2:] for ones in found.values() for one in ones if one.startswith("= ")}
+        segments.append((features, named))
         return False
 
     extract.read_report.cache_clear()

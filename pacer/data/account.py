@@ -58,6 +58,8 @@ class Rows(NamedTuple):
         """List the rows in use for which ``where`` holds, and keep the others.
 
         Args:
+            field: the column that is at fault; empty if none is.
+            kind: ``BAD`` or ``LEFT_OUT``.
             reason: may quote only ids, dates, views, splits and paths.
             value: the refused value, if it may be quoted.
         """

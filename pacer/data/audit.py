@@ -63,7 +63,7 @@ def audit_corpus(
     splits = SPLITS if has_train else SPLITS[1:]
     overlap = {name: _overlap(records, f"{name}_id") for name in ("study", "subject")}
     rows = {
-        "used": int(records.unique("number")["rows"].sum()),
+        "used": int(records.unique("examination")["rows"].sum()),
         "bad": account.rows(BAD),
         "left_out": account.rows(LEFT_OUT),
         "beyond_limit": account.notes.beyond_limit,

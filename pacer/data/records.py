@@ -107,7 +107,7 @@ def draft_records(
 
     Returns:
         Records, whose ``record_id`` may repeat and whose images are unchecked, with the columns of
-        ``records.parquet``, those of the examinations, and ``number`` (of the examination),
+        ``records.parquet``, those of the examinations, and ``examination`` (its number),
         ``compares`` (whether the target presupposes a previous report; null if the context has one)
         and ``nothing_left`` (whether no sentence of the target remains without comparisons).
     """
@@ -119,18 +119,18 @@ def draft_records(
     studies_in_use = studies_in_use.join(
         originals, left_on="bare", right_on="study_id", how="left", maintain_order="left"
     )
-    draft = studies_in_use.with_row_index("number").explode("contexts")
+    draft = studies_in_use.with_row_index("examination").explode("contexts")
     draft = draft.rename({"contexts": "context"})
     if config.limit is not None:
-        # the number of a study within its context and split, from 1; if several rows have one
-        # study_id, all take the number of the first
+        # the rank of a study within its context and split, from 1; if several rows have one
+        # study_id, all take the rank of the first
         rank = pl.col("study_id").is_first_distinct().cum_sum().over("context", "split")
         draft = draft.with_columns(rank=rank).filter(
             pl.col("rank").first().over("context", "split", "study_id") <= config.limit
         )
         draft = draft.drop("rank")
     notes.empty_priors = int(studies_in_use["is_prior_empty"].sum())
-    num_drafted = int(draft.unique("number")["rows"].sum())
+    num_drafted = int(draft.unique("examination")["rows"].sum())
     notes.beyond_limit = int(studies_in_use["rows"].sum()) - num_drafted
     rows = rows._replace(used=_without_comparisons(draft, config))
     return rows.with_columns(
@@ -156,7 +156,7 @@ def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     contexts = []
     for context in CONTEXTS:
         needs_lateral, needs_prior = availability(context)
-        # `True`, by a column that has no null, as polars before 2 needs a column in an empty table
+        # always true; a literal would make a row in an empty table (polars before 2)
         is_possible = pl.col("rows").is_not_null()
         if needs_lateral:
             is_possible &= pl.col("lateral").is_not_null()
@@ -217,7 +217,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
             used=notes.null_if_absent(studies.used, name, stands_for_no_text)
         )
     _note_more_than_sections(studies.used, names, notes)
-    if config.format == "table":
+    if config.format == "table":  # the other formats are read as their authors read them
         for prefix in ("", "prior_"):
             impression = f"{prefix}impression"
             is_same = (_plain(f"{prefix}findings") == _plain(impression)).fill_null(False)
@@ -250,12 +250,10 @@ def _plain(column: str) -> pl.Expr:
 def _note_more_than_sections(studies: pl.DataFrame, names: Mapping[str, str], notes: Notes) -> None:
     """Count the headings and signatures within sections. A previous report that belongs to an
     examination of this input is not counted again."""
-    # without the id of an examination, the previous report is in no other row
-    is_only_here = {"prior_findings": pl.col("prior_study_id").is_null()}
     for name in ("findings", "impression", "prior_findings"):
-        is_candidate = pl.col(name).str.contains(MAY_HOLD_MORE) & is_only_here.get(
-            name, pl.lit(True)
-        )
+        is_candidate = pl.col(name).str.contains(MAY_HOLD_MORE)
+        if name == "prior_findings":  # without this id, no other row has the report
+            is_candidate &= pl.col("prior_study_id").is_null()
         candidates = studies.filter(is_candidate).select(name, "id")
         extras = [(more_than_a_section(text), id) for text, id in candidates.iter_rows()]
         for topic in ("headings", "signatures"):
@@ -354,12 +352,15 @@ def _has_content(column: str) -> pl.Expr:
 def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     """Apply ``corpus.unseen_comparisons`` to the targets of the contexts without a previous
     report."""
-    unseen = draft.filter(~_HAS_PRIOR).unique("number", keep="first", maintain_order=True)
+    unseen = draft.filter(~_HAS_PRIOR).unique("examination", keep="first", maintain_order=True)
     unseen = unseen.select(
-        "number", *_TARGET, compares=mapped("report_raw", compares_with_prior, pl.Boolean)
+        "examination", *_TARGET, compares=mapped("report_raw", compares_with_prior, pl.Boolean)
     )
     draft = draft.join(
-        unseen.select("number", "compares"), on="number", how="left", maintain_order="left"
+        unseen.select("examination", "compares"),
+        on="examination",
+        how="left",
+        maintain_order="left",
     )
     draft = draft.with_columns(compares=pl.when(~_HAS_PRIOR).then("compares"))
     if config.unseen_comparisons == "keep":
@@ -368,10 +369,14 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
         mapped(column, lambda text: without_sentences(text, compares_with_prior))
         for column in _TARGET
     )
-    stripped = stripped.select("number", report_raw=_joined(*_TARGET, config), sections=_SECTIONS)
+    stripped = stripped.select(
+        "examination", report_raw=_joined(*_TARGET, config), sections=_SECTIONS
+    )
     stripped = stripped.with_columns(report=mapped("report_raw", CLEANERS[config.cleaner]))
     stripped = stripped.filter(_has_content("report"))
-    draft = draft.join(stripped, on="number", how="left", maintain_order="left", suffix="_stripped")
+    draft = draft.join(
+        stripped, on="examination", how="left", maintain_order="left", suffix="_stripped"
+    )
     is_stripped = pl.col("compares") & pl.col("report_stripped").is_not_null()
     return draft.with_columns(
         *(
@@ -444,12 +449,12 @@ def drop_invalid(
     faults.append(pl.when("nothing_left").then(emptied))
     is_rejected = pl.col("fault").is_not_null()
     draft = draft.with_columns(fault=pl.coalesce(faults)).with_columns(
-        is_lost=is_rejected.all().over("number")
+        is_lost=is_rejected.all().over("examination")
     )
     listed = draft.filter(is_rejected).unnest("fault")
-    # the value names the first record with a repeated id, or a bad image
-    listed = listed.unique(["number", "value", "reason"], keep="first", maintain_order=True)
-    is_counted = pl.col("is_lost") & pl.col("number").is_first_distinct()
+    # once per examination: the value is a bad image, or the first record with a repeated id
+    listed = listed.unique(["examination", "value", "reason"], keep="first", maintain_order=True)
+    is_counted = pl.col("is_lost") & pl.col("examination").is_first_distinct()
     listed = listed.with_columns(rows=pl.when(is_counted).then("rows").otherwise(0))
 
     counts_for_wording = ~is_rejected | (pl.col("fault").struct.field("kind") == LEFT_OUT)

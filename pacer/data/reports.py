@@ -15,10 +15,10 @@ import polars as pl
 from pacer.core.errors import DataError
 from pacer.data.hygiene import is_absent, is_empty
 from pacer.data.sources import (
-    ALONE,
     FORMS,
     ID_COLUMNS,
     NAME_INDEX,
+    ONLY_COLUMN,
     Source,
     open_source,
     shown_names,
@@ -116,6 +116,7 @@ def reports_of(
             f"{shown(source)}"
         )
     id_names = ID_COLUMNS if id_column is None else (*ID_COLUMNS, id_column.lower())
+    # the name serves for reports in memory, and a table to label (REPORTS) is always a file
     name = "references" if side is REFERENCES else "hypotheses"
     table = open_source(source, name, REPORTS.columns, id_names)
     path = table.path
@@ -124,7 +125,7 @@ def reports_of(
         raise DataError(f"{path} has duplicate column names")
     if not table.rows:
         raise DataError(f"{path} contains no reports")
-    candidates = _named(names, text_column, (*side.columns, ALONE))
+    candidates = _named(names, text_column, (*side.columns, ONLY_COLUMN))
     text_option = f"{side.name}_text (--{side.name}-text)"
     if len(candidates) > 1:
         several = shown_names(candidates)

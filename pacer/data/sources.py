@@ -20,7 +20,7 @@ from pacer.data.values import shown
 #: Names of columns of ids, in any case; the first one that a table has is used.
 ID_COLUMNS = ("probe_id", "record_id", "id", "study_id", "image_id", "ids", "case")
 #: Column name for a file that holds only texts.
-ALONE = "the only column"
+ONLY_COLUMN = "the only column"
 #: Column names that messages may show; anything else could be report text.
 _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
 #: The end of messages about an unknown form.
@@ -98,12 +98,12 @@ def _table_of(
         content = [content]
     elif content and all(isinstance(row, list) and len(row) == len(content[0]) for row in content):
         if len(content[0]) == 1:
-            content = [{ALONE: row[0]} for row in content]
+            content = [{ONLY_COLUMN: row[0]} for row in content]
         else:
             header = list(map(str, content[0]))
             content = [dict(zip(header, row, strict=True)) for row in content[1:]]
     elif all(isinstance(_plain(text), str | None) for text in content):
-        content = [{ALONE: text} for text in content]
+        content = [{ONLY_COLUMN: text} for text in content]
     for row in content:
         if not isinstance(row, Mapping):
             raise DataError(

@@ -89,16 +89,18 @@ def score(
         missing: a reference without a report is an error, or is scored with an ``empty`` one.
             missing_references: a reference that is blank, or a word such as ``nan``, is an error,
             or its pair is left out (``leave-out``).
-        extract: ``boxed`` scores the last ``\\boxed{}`` of a report. deduplicate: drop its repeated
-        sentences. clean_references, clean_hypotheses: cleaner: ``upstream`` (LLM-RG4), ``iu_xray``
-        (R2Gen) or ``decimals``.
-        split: ``all``: every split; None: test, if the references have splits. context: one of the
-        four; None: all. reference_id, reference_text, hypothesis_id, hypothesis_text: columns of
-        ids and texts, if not found by name.
+        extract: ``boxed`` scores the last ``\\boxed{}`` of a report.
+        deduplicate: drop the repeated sentences of a report.
+        clean_references, clean_hypotheses: cleaner: ``upstream`` (LLM-RG4), ``iu_xray`` (R2Gen) or
+            ``decimals``.
+        split: ``all``: every split; None: test, if the references have splits.
+        context: one of the four; None: all.
+        reference_id, reference_text, hypothesis_id, hypothesis_text: columns of ids and texts, if
+            not found by name.
 
     Raises:
-        DataError: reports do not pair one to one, or an input is malformed. ConfigError: a value is
-            not allowed, or ``out`` holds the scores of other reports.
+        DataError: reports do not pair one to one, or an input is malformed.
+        ConfigError: a value is not allowed, or ``out`` holds the scores of other reports.
     """
     pairing = {
         "missing": missing,

@@ -3,7 +3,8 @@
 
 It begins with reports paired strictly with their records: exactly one for each, none left over.
 :mod:`pacer.metrics.annotate` adds all further columns. The file holds what other evaluation
-packages read (``reference``, ``hypothesis``) and what `pacer compare` needs.
+packages read (``reference``, ``hypothesis``) and what `pacer compare` needs; other columns, such as
+``reference_raw`` and ``prior_report``, serve only until the case is scored.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,8 @@ UNKNOWN = "all"
 #: Name of the row that averages the contexts.
 MEAN = "mean"
 
-_TEXTS = pl.List(pl.String)
+#: A list of names of findings, or of other words.
+WORDS = pl.List(pl.String)
 #: CheXbert's class of each observation; null without a labeller.
 LABELS = pl.List(pl.Int64)
 #: Columns that come from reading the two texts of a case, ``reference`` and ``hypothesis`` (the
@@ -36,7 +38,7 @@ LABELS = pl.List(pl.Int64)
 #: - ``contradictions``: findings in which a report contradicts its commitment;
 #: - ``*_wording``: rules of comparison that match.
 DERIVED: dict[str, pl.DataType] = {
-    **{f"report_{polarity}": _TEXTS for polarity in POLARITIES},
+    **{f"report_{polarity}": WORDS for polarity in POLARITIES},
     **dict.fromkeys(
         (
             "reference_wording",
@@ -44,7 +46,7 @@ DERIVED: dict[str, pl.DataType] = {
             "hypothesis_side_switches",
             "reference_side_switches",
         ),
-        _TEXTS,
+        WORDS,
     ),
     **dict.fromkeys(("attributes", "chance_attributes"), pl.List(pl.Int64)),
     **dict.fromkeys(
@@ -57,7 +59,7 @@ DERIVED: dict[str, pl.DataType] = {
             "frontal_positive",
             "no_lateral_positive",
         ),
-        _TEXTS,
+        WORDS,
     ),
     **dict.fromkeys(("hypothesis_repetition", "reference_repetition"), pl.Float64()),
 }
@@ -79,13 +81,13 @@ COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(("reference_labels", "hypothesis_labels"), LABELS),
     **dict.fromkeys(("rougeL", "meteor"), pl.Float64()),
     "meteor_statistics": pl.List(pl.Float64),
-    **{f"{side}_{name}": _TEXTS for side in ("anchor", "reference") for name in POLARITIES},
+    **{f"{side}_{name}": WORDS for side in ("anchor", "reference") for name in POLARITIES},
     **DERIVED,
     "gate": pl.Float64(),
     "fallback": pl.Boolean(),
 }
-#: Also optional: a property by which records can be grouped, the findings of a generated world, and
-#: the probabilities of findings.
+#: Columns that some files have: a property by which records can be grouped (``view``), the findings
+#: of a generated world (``truth``), and the probabilities of findings.
 OPTIONAL = ("view", "truth", "present", "absent")
 
 

@@ -28,7 +28,7 @@ from pacer.metrics.ledger import attribute_counts, compared, listed_findings, re
 
 #: Column of affirmed findings -> column of the texts in which the rules read them.
 #: ``frontal_reference``: the reference of the same study in the context without the lateral view.
-TEXTS = {
+AFFIRMED_IN = {
     "prior_positive": "prior_report",
     "frontal_positive": "frontal_reference",
     "no_prior_positive": "no_prior_hypothesis",

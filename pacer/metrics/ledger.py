@@ -9,7 +9,8 @@ these rows: scores, the table *By finding*, marks on pages, and the probe.
 The verdict on a finding:
 
 - ``correct``: both texts have the same state. If both affirm it, or leave it uncertain, the report
-  also has each side, severity and course that the reference names.
+  also has the sides that the reference names and, where it names severities or courses, one or more
+  of them and no other.
 - ``partly``: the state is the same, but one of these is contradicted or left out; or only one of
   the texts is uncertain. ``wrong`` names what is wrong.
 - ``opposite``: one text affirms what the other denies.
@@ -28,8 +29,8 @@ from pacer.commitments.anchor import KINDS, POLARITIES, VALUES, Anchor, Attribut
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.data.findings import FINDINGS
+from pacer.metrics.cases import WORDS
 
-WORDS = pl.List(pl.String)
 PLACES = pl.List(pl.Struct({"start": pl.Int32, "end": pl.Int32, "words": pl.String}))
 #: The verdicts, from right to wrong.
 VERDICTS = ("correct", "partly", "opposite", "missed", "invented")
@@ -183,7 +184,7 @@ def compared(reference: pl.DataFrame, report: pl.DataFrame) -> pl.DataFrame:
 
 def _is_wrong(kind: str) -> pl.Expr:
     """Return whether the report contradicts or leaves out what the reference names: the sides must
-    be the same; a severity, and a course, among those of the reference."""
+    be the same, and severities and courses must be among those of the reference."""
     reference, report = pl.col(f"reference_{kind}"), pl.col(f"report_{kind}")
     if kind == "side":
         return (reference.list.len() > 0) & (reference != report)

@@ -222,11 +222,17 @@ def _check_other_columns(
 ) -> None:
     """Refuse pairs of rows that other columns show to be of different cases.
 
-    Two columns are compared if both have the same name and it is one for ids (``study_id`` in both
-    files), or if both hold the same distinct values (``case`` in one file, ``image`` in the other),
-    unless these only number the rows. A column with a partner of the same name is compared with
-    that one alone. The columns of the pairing take part if their names differ; even row numbers
-    among them must agree with another column that holds the same values.
+    Two columns are compared
+
+    - if they have the same name, and it is one for ids (``study_id`` in both files);
+    - if they hold the same distinct values, for instance ``case`` in the references and ``image``
+      in the reports. Values that only number the rows do not count, because any two tables of one
+      length have these in common.
+
+    A column with a partner of the same name is compared with no other one. If the columns by which
+    the rows were paired have two names, they are compared like the others: where ``case`` was
+    paired with ``number``, a column ``image`` of the reports may not have the same values in
+    another order. For these two columns, row numbers count.
     """
     expected_id, offered_id = (file.columns.get("id", "") for file in (references, hypotheses))
     pairs = expected.join(
@@ -238,8 +244,10 @@ def _check_other_columns(
         {name.lower(): name for name in rows.columns if name.startswith(ALSO)}
         for rows in (expected, offered)
     )
-    if expected_id.lower() != offered_id.lower():  # `id` in both, under keys that cannot be equal
-        of_expected["id of the references"] = of_offered["id of the reports"] = "id"
+    if expected_id.lower() != offered_id.lower():
+        # two keys, as no other column may count as the partner of the same name
+        of_expected["id of the references"] = "id"
+        of_offered["id of the reports"] = "id"
     for key, other_key in product(of_expected, of_offered):
         if key != other_key and (key in of_offered or other_key in of_expected):
             continue

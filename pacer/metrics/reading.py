@@ -12,7 +12,7 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.repetition import repetition
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import DERIVED
-from pacer.metrics.commitments import TEXTS, side_switches
+from pacer.metrics.commitments import AFFIRMED_IN, side_switches
 from pacer.metrics.ledger import (
     CONTRADICTS,
     IS_EXACT,
@@ -63,7 +63,7 @@ def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         columns["chance_attributes"] = chance
     for name in POLARITIES:
         columns[f"report_{name}"] = lists_by_row(report, pl.col("state") == name, count)
-    for name, source in TEXTS.items():
+    for name, source in AFFIRMED_IN.items():
         if source in cases.columns:
             texts = cases[source]
             columns[name] = [None if one is None else extract_anchor(one).positive for one in texts]

@@ -47,7 +47,8 @@ class Sums:
         score: sums ``[..., k]`` -> score ``[...]``, NaN if undefined.
         counted: for a share of findings or records, or a mean over some of the records: the columns
             of the statistics whose sum is the denominator. Other scores leave it empty, and
-            comparisons remove their bias (``without_bias`` in ``statistics/halves.py``).
+            comparisons remove their bias (``without_bias`` in ``statistics/halves.py``), which is
+            next to nothing for a mean over all records.
     """
 
     per_case: PerCase

@@ -3,7 +3,7 @@
 The scores of a context, intervals, comparisons, studies, tables, the page, ``signature.json`` and
 the table in ``docs/scores.md`` read it. A new score is a row of :data:`SCORES`, with its
 function and its test; one that is a mean over cases needs no more than :func:`by_case`. A column of
-the cases that it needs is added by :mod:`pacer.metrics.annotate`.
+the cases that it needs is added in :mod:`pacer.metrics.reading`.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -48,8 +48,8 @@ _OF_ANCHOR = (
     "generated commitment against the reference commitment, over records with a generated one"
 )
 _EXACT = (
-    "Positive F1 in which a finding counts as right only if the report has each side, severity and "
-    "course that the reference names"
+    "Positive F1 in which a finding counts as right only if the report has the sides that the "
+    "reference names and, where it names severities or courses, one or more of them and no other"
 )
 _CEILING = (
     "Positive F1 of the cleaned references, scored against the findings of the uncleaned "
@@ -146,7 +146,7 @@ def _of_labels(ratio: Ratio, title: str, **further: Any) -> Score:
         key=ratio,
         title=title,
         meaning=_EFFICACY,
-        # without `counted`, because most conventions average over labels
+        # without `counted`, because the denominator depends on the convention
         sums=Sums(label_rows, lambda sums, rule: averaged(sums, ratio, rule.averages[0])),
         place="scores",
         needs="hypothesis_labels",
@@ -172,8 +172,13 @@ def _bleu(order: int) -> Score:
 
 
 def _stated(key: str, suffix: str, needs: str, stated: pl.Expr | None = None) -> Score:
-    """Return the score of a kind of finding for the lists ``stated``, by default those of the
-    column ``needs``."""
+    """Return the score of a kind of finding in the reports of one kind.
+
+    Args:
+        key: the kind of finding (``SOURCE_KINDS``).
+        suffix: the kind of report, which the score's key ends with (``KINDS_OF_REPORT``).
+        stated: the findings that these reports affirm; by default the column ``needs``.
+    """
     kind = SOURCE_KINDS[key]
     lists = pl.col(needs) if stated is None else stated
     meaning = f"F1 of affirmed findings {kind.meaning}"
@@ -512,15 +517,15 @@ def context_scores(context: ContextCases, without: Collection[str] = ()) -> Numb
 
 
 def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Score]:
-    """Return the scores that have sums over these cases, and one score for each of the user's
-    ``columns``."""
+    """Return the scores of these cases that have sums and an interval, and one score for each of
+    the user's ``columns``."""
     registered = [s for s in SCORES if s.sums and s.interval and s.applies(cases)]
     return registered + list(map(score_of, columns))
 
 
 def context_counts(context: ContextCases, columns: Iterable[str]) -> dict[str, int]:
-    """Return the number of findings, or records, of a context behind each score that declares one;
-    ``columns``: as above."""
+    """Return the number of findings, or of records, behind each :func:`summed_scores` of a context
+    that is a share of them (``Sums.counted``). ``columns``: those of the user."""
     return {
         score.key: int(context.total(score.sums.per_case)[list(score.sums.counted)].sum())
         for score in summed_scores(context.cases, columns)

@@ -76,8 +76,7 @@ class Scores(Result, Displayed):
 
     @cached_property
     def intervals(self) -> Intervals:
-        """Intervals (95%) of the scores that are sums over cases; computed when first asked
-        for."""
+        """Intervals (95%) of the scores that have them; computed when first asked for."""
         return score_intervals(self.cases, self.convention, columns=self.signature.score_columns)
 
 

@@ -225,7 +225,8 @@ class _Run:
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
         parts = (
-            # `commits`: which rows are trained with a commitment, and not on the direct route
+            # `commits`: which rows are trained with a commitment; the others, on the direct route,
+            # learn to write the report alone
             MicroBatch(micro.rows[rank::ranks], micro.commits[rank::ranks])
             for micro in islice(self.sampler.from_update(first), left)
         )
@@ -244,8 +245,8 @@ class _Run:
         if self._logs:
             self.check_finite()
         elapsed = time.perf_counter() - started
-        pairs = torch.tensor([[tokens, elapsed], [waited, elapsed]], dtype=torch.float64)
-        speed, wait = sent(pairs, self.accelerator.device)
+        ratios = torch.tensor([[tokens, elapsed], [waited, elapsed]], dtype=torch.float64)
+        speed, wait = sent(ratios, self.accelerator.device)
         self.means.add({"tokens_per_second": speed, "loader_wait": wait})
 
     def gradient(self, micros: list[Part]) -> float:
@@ -391,8 +392,9 @@ class _Run:
         return sums, tokens
 
     def postponing_stops(self) -> AbstractContextManager[None]:
-        """Raise a stop that arrives in the block only at its end. With several processes, it is
-        raised at the end of the first block in which all have agreed to stop."""
+        """Hold back a stop that arrives in the block, and raise it when the block ends. With
+        several processes, it is raised at the end of the first block in which all have agreed to
+        stop."""
         return uninterrupted(agreed=lambda: self.stopping or self.accelerator.num_processes == 1)
 
     def _agree_to_stop(self, requests: float) -> None:
@@ -450,7 +452,7 @@ class _Run:
         self.means = Means()
         update = self.done - 1  # schedules count updates from 0
         row["learning_rate"] = self.phase.learning_rate(update)
-        row["rho"] = self.phase.rho(update)
+        row["rho"] = self.phase.rho(update)  # the probability of the direct route
         device = self.accelerator.device
         memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
         row["memory_gb"] = memory / 1e9

@@ -10,7 +10,7 @@ paper``; ``docs/readings.md`` lists what the paper leaves open.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -68,15 +68,9 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     verdicts = Verdicts()
     doubted, certain = set[str](), set[tuple[str, str]]()
     former, last = (), ()
-    before, end_before = "", 0
-    for number, (text, places) in enumerate(located_segments(report)):
-        if text == ADDENDUM:  # it replaces earlier statements about the same findings
+    for segment, places, readings in _segments(report):
+        if segment.text == ADDENDUM:  # it replaces earlier statements about the same findings
             verdicts.begin_addendum()
-        readings = segment_readings(text)
-        if readings:
-            gap = report[end_before : places[0]]
-            segment = Segment(number, text, before, gap.strip(" \n\"'") == ";")
-        before, end_before = text, places[-1] + 1
         for mention, (polarity, cue, doubtful) in readings:
             findings, says = mention.row.findings, mention.row.says
             if findings not in ((), last):
@@ -107,6 +101,20 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
         in_order = tuple(finding for finding in FINDINGS if finding in doubted)
         anchor = replace(anchor, doubtful=in_order)
     return anchor, tuple(mentions)
+
+
+def _segments(
+    report: str,
+) -> Iterator[tuple[Segment, Sequence[int], list[tuple[Match, Reading]]]]:
+    """Yield the segments of a report that have mentions, and the marks of an addendum, with the
+    places of their characters and their readings."""
+    before, end_before = "", 0
+    for number, (text, places) in enumerate(located_segments(report)):
+        readings = segment_readings(text)
+        if readings or text == ADDENDUM:
+            gap = report[end_before : places[0]]
+            yield Segment(number, text, before, gap.strip(" \n\"'") == ";"), places, readings
+        before, end_before = text, places[-1] + 1
 
 
 def _place(report: str, words: Match, places: Sequence[int]) -> tuple[int, int]:

@@ -1,8 +1,9 @@
 """Intervals and p values from random halves of the patients.
 
 The patients are split at random into two halves, many times, and each half is scored on its own. A
-score of half of the patients varies as it would with each of them counted twice and the others not
-at all, which is as much as with a new draw of all patients.
+half is like all patients, of whom some count twice and the others not at all. These weights have
+mean 1 and variance 1, as those of the bootstrap have, so the score varies as much as with a new
+draw of all patients.
 
 For two systems, each of which keeps its own reports, the differences in all halves, in order, give
 the interval (their 2.5 and 97.5 percentiles) and the p value (how often the difference vanishes or

@@ -63,7 +63,7 @@ class Intervals:
 def score_intervals(
     cases: pl.DataFrame, convention: str, resamples: int = 10_000, columns: Sequence[str] = ()
 ) -> Intervals:
-    """Return intervals of the scores that have sums, by context and for their mean."""
+    """Return the intervals of scores by context, and for the mean of the contexts."""
     units = units_of(cases)
     sums = context_sums(cases, convention, summed_scores(cases, columns), units)
     scores = intervals(sums, resamples)

@@ -14,7 +14,7 @@ from pacer.core.io import write_jsonl
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import RECORD_SCHEMA, TRUTH_SCHEMA
 from pacer.metrics.annotate import with_truth
-from pacer.metrics.commitments import TEXTS
+from pacer.metrics.commitments import AFFIRMED_IN
 from pacer.metrics.options import Scoring
 from pacer.metrics.predictions import read_run
 from pacer.metrics.score import score_cases, truth_scores
@@ -48,7 +48,9 @@ def table(sides: dict[str, str]) -> pl.DataFrame:
         ]
         for side, text in sides.items()
     }
-    schema = dict.fromkeys((*TEXTS, "reference_positive", "report_positive"), pl.List(pl.String))
+    schema = dict.fromkeys(
+        (*AFFIRMED_IN, "reference_positive", "report_positive"), pl.List(pl.String)
+    )
     count = len(sides["reference"].split())
     cases = pl.DataFrame({name: lists.get(name, [None] * count) for name in schema}, schema=schema)
     return cases.with_row_index("record_id").with_columns(
