@@ -27,7 +27,8 @@ class Rule(NamedTuple):
     ``before`` or ``after`` the finding, ``around`` (either), ``between`` two. ``reach``: in how
     many characters a finding after and before the cue must stand. The name of a finding has no
     comma in it, unless ``with_commas``. ``pieces``: at most two sets of pieces of words; every
-    match contains a piece of each set, so other texts need not be searched.
+    match contains a piece of each set, so other texts need not be searched. A piece after ``_`` is
+    the start of a word.
     """
 
     says: str
@@ -99,6 +100,8 @@ ABBREVIATIONS = {
 NAMES, CUES = (tuple(map(_row, lines(table))) for table in ("names.tsv", "cues.tsv"))
 
 
+#: The start of a word, also behind a sign such as a hyphen.
+_START = re.compile(r"\b(?=\w)")
 #: Maximum number of distinct words whose rows are cached.
 _WORDS = 1 << 16
 
@@ -179,6 +182,8 @@ class Patterns:
         """Return a bit mask of the rows for which the word contains a first piece; in the bits
         above it, those for which it contains a second piece."""
         bits = self._bits.get("", 0)
+        signs = "" if word.isalnum() else word  # pieces with a sign in them are searched as they are
+        word = _START.sub("_", word) + signs
         for piece in self._short:
             if piece in word:
                 bits |= self._bits[piece]
