@@ -452,7 +452,7 @@ def drop_invalid(
         is_lost=is_rejected.all().over("examination")
     )
     listed = draft.filter(is_rejected).unnest("fault")
-    # once per examination: the value is a bad image, or the first record with a repeated id
+    # several records of an examination may have one bad image, or nothing left
     listed = listed.unique(["examination", "value", "reason"], keep="first", maintain_order=True)
     is_counted = pl.col("is_lost") & pl.col("examination").is_first_distinct()
     listed = listed.with_columns(rows=pl.when(is_counted).then("rows").otherwise(0))

@@ -26,7 +26,7 @@ from pacer.data.values import mapped
 from pacer.metrics.cases import COLUMNS, LABELS, OPTIONAL, controls_of
 from pacer.metrics.columns import check_names, metric_columns, metrics_of
 from pacer.metrics.meteor import MeteorError, meteor_run
-from pacer.metrics.nlg import meteor_columns, single_line, with_overlap
+from pacer.metrics.nlg import meteor_columns, single_line, with_rouge_l
 from pacer.metrics.options import Scoring
 from pacer.metrics.reading import read_pairs
 from pacer.metrics.scores import SCORE_OF
@@ -76,8 +76,7 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
     """Return paired cases with everything that scores need. ``threshold``: from which probability
     on findings count as present."""
     failed: dict[str, str] = {}
-    # a file of labels is for the references before they are put on one line, which are kept only
-    # if there is such a file
+    # a file of labels has those of the references as given, which may have several lines
     references = cases.select("record_id", report="reference") if options.labels else None
     cases = _with_single_line_texts(cases)
     originals = _against_originals(cases, options.settings)
@@ -123,7 +122,7 @@ def _against_originals(cases: pl.DataFrame, settings: ScoreSettings) -> pl.DataF
     form, _ = ORIGINALS[settings.originals]
     written = cases.filter(pl.col("findings_original").fill_null("") != "")
     originals = mapped("findings_original", lambda text: single_line(form(text)))
-    return with_overlap(written.with_columns(reference=originals))
+    return with_rouge_l(written.with_columns(reference=originals))
 
 
 def _own_columns(cases: pl.DataFrame, options: Scoring) -> tuple[pl.DataFrame, dict[str, str]]:

@@ -24,8 +24,8 @@ MEAN = "mean"
 WORDS = pl.List(pl.String)
 #: CheXbert's class of each observation; null without a labeller.
 LABELS = pl.List(pl.Int64)
-#: Columns that come from reading the two texts of a case, ``reference`` and ``hypothesis`` (the
-#: system's report):
+#: Columns that come from reading the texts of a case: ``reference``, ``hypothesis`` (the system's
+#: report), and others where there are any:
 #:
 #: - ``report_positive`` and so on: what the rules read in the system's report;
 #: - ``prior_positive``, ``frontal_positive``, ``no_prior_positive``, ``no_lateral_positive``: the

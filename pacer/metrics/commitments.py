@@ -50,7 +50,7 @@ def is_read(cases: pl.DataFrame) -> bool:
     return "present" in cases.columns and not cases.is_empty() and not cases["present"].null_count()
 
 
-def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
+def probability_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     """Return F1 at the threshold of the predictions (.5 if they have none), AUROC (mean of the
     findings that have both kinds of cells) and Brier score of one context; empty without
     probabilities."""

@@ -47,7 +47,7 @@ def single_line(text: str) -> str:
     return " ".join(filter(None, (line.strip() for line in _BREAK.split(text))))
 
 
-def with_overlap(cases: pl.DataFrame) -> pl.DataFrame:
+def with_rouge_l(cases: pl.DataFrame) -> pl.DataFrame:
     """Add to rows of two texts ``rougeL``, and without values the columns of METEOR."""
     rows = list(map(rouge_l, cases["reference"], cases["hypothesis"]))
     return cases.with_columns(

@@ -196,7 +196,8 @@ def _select(file: Reports, options: Pairing) -> tuple[pl.DataFrame, str]:
 def _check_ids(
     expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[str, str], missing: bool
 ) -> None:
-    """Check that the ids pair; ``sides``: the rows of the hypotheses, and those with a text."""
+    """Check that the ids pair; ``sides``: the rows of the hypotheses, and those with a text. With
+    ``missing``, they may lack some of the ``expected``."""
     try:
         for rows in sides:  # an id without a text must also pair
             check_pairs(expected["id"].to_list(), rows["id"].to_list(), *names, missing=missing)
@@ -231,8 +232,8 @@ def _check_other_columns(
 
     A column with a partner of the same name is compared with no other one. If the columns by which
     the rows were paired have two names, they are compared like the others: where ``case`` was
-    paired with ``number``, a column ``image`` of the reports may not have the same values in
-    another order. For these two columns, row numbers count.
+    paired with ``number``, a column ``image`` of the reports may not have the values of ``case``
+    in another order. For these two columns, row numbers count.
     """
     expected_id, offered_id = (file.columns.get("id", "") for file in (references, hypotheses))
     pairs = expected.join(

@@ -24,7 +24,7 @@ from pacer.metrics.ledger import (
     read_findings,
     with_states_of,
 )
-from pacer.metrics.nlg import with_overlap
+from pacer.metrics.nlg import with_rouge_l
 
 #: The control with another patient's sources, whose attributes agree only by chance.
 _CHANCE = "another_patient_hypothesis"
@@ -82,4 +82,4 @@ def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         for name, source in where_known.items()
         if source in cases.columns
     )
-    return with_overlap(cases).drop(before), findings.drop("row")
+    return with_rouge_l(cases).drop(before), findings.drop("row")

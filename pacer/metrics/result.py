@@ -85,8 +85,8 @@ class Result:
         return cls(scores, cases, signature, findings.lazy())
 
     def write(self, out: Path) -> None:
-        """Write the files; a folder with nothing else is replaced in one step, else the signature
-        is last."""
+        """Write the files. A folder that has only these is replaced in one step; in any other, the
+        signature is written last."""
         metadata = {_RUN: self.signature.run or ""}
         with atomic_directory(out) if _is_for_results(out) else nullcontext(out) as folder:
             for name, table in ((FINDINGS, self.ledger), (CASES, self.cases.lazy())):

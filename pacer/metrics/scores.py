@@ -22,7 +22,7 @@ from pacer.metrics.commitments import (
     SOURCE_KINDS,
     attribute_share,
     list_rows,
-    reading_scores,
+    probability_scores,
 )
 from pacer.metrics.nlg import bleu, bleu_statistics, cider, meteor, meteor_statistics
 from pacer.metrics.score_kinds import (
@@ -102,9 +102,9 @@ def _original(score: Score) -> Score:
     )
 
 
-def _reading(key: str) -> Callable[[ContextCases], Numbers]:
+def _of_probabilities(key: str) -> Callable[[ContextCases], Numbers]:
     return lambda context: {
-        one: value for one, value in reading_scores(context.cases).items() if one == key
+        one: value for one, value in probability_scores(context.cases).items() if one == key
     }
 
 
@@ -171,12 +171,14 @@ def _bleu(order: int) -> Score:
     )
 
 
-def _stated(key: str, suffix: str, needs: str, stated: pl.Expr | None = None) -> Score:
-    """Return the score of a kind of finding in the reports of one kind.
+def _stated(key: str, suffix: str, *, needs: str, stated: pl.Expr | None = None) -> Score:
+    """Return the score of some findings, for instance of those that only the previous report has
+    (``gone_stated``), in reports with or without the source. Both kinds are in ``commitments.py``.
 
     Args:
-        key: the kind of finding (``SOURCE_KINDS``).
-        suffix: the kind of report, which the score's key ends with (``KINDS_OF_REPORT``).
+        key: which findings: those of ``SOURCE_KINDS[key]``.
+        suffix: which reports, as the end of the score's key: one of ``KINDS_OF_REPORT``.
+        needs: the column without which there is no score.
         stated: the findings that these reports affirm; by default the column ``needs``.
     """
     kind = SOURCE_KINDS[key]
@@ -405,21 +407,21 @@ SCORES: tuple[Score, ...] = (
         title="Read F1",
         meaning=f"{_PRESENCE}; a finding counts as present if its probability is at least "
         "`decode.threshold`",
-        compute=_reading("read_f1"),
+        compute=_of_probabilities("read_f1"),
         place="commitments",
     ),
     Score(
         key="read_auroc",
         title="Read AUROC",
         meaning=f"{_PRESENCE}; AUROC of each finding, averaged over the findings",
-        compute=_reading("read_auroc"),
+        compute=_of_probabilities("read_auroc"),
         place="commitments",
     ),
     Score(
         key="read_brier",
         title="Read Brier",
         meaning=f"{_PRESENCE}; Brier score",
-        compute=_reading("read_brier"),
+        compute=_of_probabilities("read_brier"),
         place="commitments",
         better="lower",
     ),
@@ -432,22 +434,22 @@ SCORES: tuple[Score, ...] = (
         "lower",
         place="commitments",
     ),
-    _stated("persisting_stated", "", "prior_positive", _REPORT),
-    _stated("persisting_stated", "_without", "no_prior_positive"),
-    _stated("gone_stated", "", "prior_positive", _REPORT),
-    _stated("gone_stated", "_without", "no_prior_positive"),
-    _stated("new_stated", "", "prior_positive", _REPORT),
-    _stated("new_stated", "_without", "no_prior_positive"),
-    _stated("lateral_only_stated", "", "frontal_positive", _REPORT),
-    _stated("lateral_only_stated", "_without", "no_lateral_positive"),
-    _stated("prior_f1", "", "prior_positive", _REPORT),
-    _stated("prior_f1", "_without", "no_prior_positive"),
-    _stated("prior_f1", "_itself", "prior_positive"),
+    _stated("persisting_stated", "", needs="prior_positive", stated=_REPORT),
+    _stated("persisting_stated", "_without", needs="no_prior_positive"),
+    _stated("gone_stated", "", needs="prior_positive", stated=_REPORT),
+    _stated("gone_stated", "_without", needs="no_prior_positive"),
+    _stated("new_stated", "", needs="prior_positive", stated=_REPORT),
+    _stated("new_stated", "_without", needs="no_prior_positive"),
+    _stated("lateral_only_stated", "", needs="frontal_positive", stated=_REPORT),
+    _stated("lateral_only_stated", "_without", needs="no_lateral_positive"),
+    _stated("prior_f1", "", needs="prior_positive", stated=_REPORT),
+    _stated("prior_f1", "_without", needs="no_prior_positive"),
+    _stated("prior_f1", "_itself", needs="prior_positive"),
     _stated(
         "prior_f1",
         "_united",
-        "no_prior_positive",
-        pl.col("prior_positive").list.set_union("no_prior_positive"),
+        needs="no_prior_positive",
+        stated=pl.col("prior_positive").list.set_union("no_prior_positive"),
     ),
     by_case(
         "most_frequent_share",

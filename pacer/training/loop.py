@@ -330,7 +330,7 @@ class _Run:
         divisors = self.accelerator.reduce(sent(divisors, device), reduction="sum")
         self.model.zero_grad()
         # the optimiser steps on blocks of parameters, which share the memory of the model's tensors
-        # but have gradients of their own
+        # but have gradients of their own (its `step` sets them to parts of the model's)
         self.optimizer.adamw.zero_grad()
         means = Means()
         totals = []
@@ -362,8 +362,8 @@ class _Run:
         parameters = list(self.parameters.values())
         active = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
         tokens = sum(int(batch.length.sum()) for batch in batches)
-        # of this process, and then the sums over all processes: stop requests, tokens, whether each
-        # context is active
+        # stop requests, tokens, and for each context whether it is active: of this process here, and
+        # of all processes below
         counts = [float(stop_requested()), float(tokens)]
         counts += [float(context in active) for context in CONTEXTS]
         if self.accelerator.num_processes > 1:

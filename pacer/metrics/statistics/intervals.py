@@ -65,8 +65,8 @@ def score_intervals(
 ) -> Intervals:
     """Return the intervals of scores by context, and for the mean of the contexts."""
     units = units_of(cases)
-    sums = context_sums(cases, convention, summed_scores(cases, columns), units)
-    scores = intervals(sums, resamples)
+    summed = context_sums(cases, convention, summed_scores(cases, columns), units)
+    scores = intervals(summed, resamples)
     if len(scores) == 1 and UNKNOWN not in scores:  # the only context is the mean
         scores[MEAN] = next(iter(scores.values()))
     return Intervals(scores, units.name, units.count, resamples, units.note)
@@ -117,19 +117,19 @@ def context_sums(
 ) -> dict[Key, Summed]:
     """Return the ``scores`` that have sums, by context and over units."""
     rule = CONVENTIONS[convention]
-    known = {score.key: score.sums for score in scores if score.sums is not None}
+    definitions = {score.key: score.sums for score in scores if score.sums is not None}
     found: dict[Key, Summed] = {}
-    functions = {sums.per_case for sums in known.values()}  # scores share them
+    functions = {definition.per_case for definition in definitions.values()}  # scores share them
     for context, part in by_context(cases).items():
         codes = units.codes[(cases["context"] == context).to_numpy()]
         tables = {
             per_case: by_unit(per_case(part, rule), codes, units.count) for per_case in functions
         }
-        for key, sums in known.items():
+        for key, definition in definitions.items():
             found[context, key] = Summed(
-                tables[sums.per_case],
-                lambda total, sums=sums: sums.score(total, rule),
-                sums.counted,
+                tables[definition.per_case],
+                lambda total, score=definition.score: score(total, rule),
+                definition.counted,
             )
     return found
 
@@ -236,8 +236,8 @@ def gains(
     scores: Sequence[str],
     resamples: int = 10_000,
 ) -> dict[str, dict[str, Difference]]:
-    """Return scores of twins (``first``), of the same records in the same order as given
-    (``second``), and their differences, by context and for the mean."""
+    """Return the scores of ``twins`` (``first``) and of ``given`` (``second``), which have the same
+    records in the same order, and their differences, by context and for the mean."""
     chosen, units = list(map(score_of, scores)), units_of(given)
     first, second = (context_sums(cases, convention, chosen, units) for cases in (twins, given))
     return differences(first, second, resamples)

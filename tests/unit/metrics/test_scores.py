@@ -16,8 +16,8 @@ from sklearn.metrics import brier_score_loss, precision_recall_fscore_support, r
 from pacer.backbones.observations import OBSERVATIONS
 from pacer.data.findings import FINDINGS
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, case_efficacy, label_rows
-from pacer.metrics.commitments import reading_scores
-from pacer.metrics.nlg import single_line, with_overlap
+from pacer.metrics.commitments import probability_scores
+from pacer.metrics.nlg import single_line, with_rouge_l
 from pacer.metrics.score_kinds import ContextCases, by_case
 from pacer.metrics.scores import SCORES, score_of
 from pacer.metrics.statistics.halves import intervals
@@ -159,14 +159,14 @@ def test_uncertain_counts_as_present_and_negative_as_absent():
 
 def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | None]:
     pairs = pl.DataFrame({"reference": references, "hypothesis": hypotheses})
-    context = ContextCases(with_meteor(with_overlap(pairs)), "llm-rg4")
+    context = ContextCases(with_meteor(with_rouge_l(pairs)), "llm-rg4")
     return {
         key: value for score in map(score_of, LANGUAGE) for key, value in score.of(context).items()
     }
 
 
 def rouge(reference: str, hypothesis: str) -> float:
-    return with_overlap(pl.DataFrame({"reference": [reference], "hypothesis": [hypothesis]}))[
+    return with_rouge_l(pl.DataFrame({"reference": [reference], "hypothesis": [hypothesis]}))[
         "rougeL"
     ][0]
 
@@ -245,7 +245,7 @@ def test_area_under_the_curve(
     table = predicted(len(chances)).with_columns(
         present=pl.Series(present.tolist()), reference_positive=there
     )
-    assert reading_scores(table)["read_auroc"] == area
+    assert probability_scores(table)["read_auroc"] == area
 
 
 @pytest.mark.parametrize("threshold", [0.3, None])
@@ -254,13 +254,13 @@ def test_scores_are_those_of_scikit_learn(threshold: float | None) -> None:
     chance = np.array(table["present"].to_list())
     there = np.array([[f in row for f in FINDINGS] for row in table["reference_positive"]])
     stated = chance >= (threshold or 0.5)
-    scores = reading_scores(table)
+    scores = probability_scores(table)
     assert scores["read_f1"] == pytest.approx(
         2 * (stated & there).sum() / (stated.sum() + there.sum())
     )
     assert scores["read_auroc"] == pytest.approx(roc_auc_score(there, chance, average="macro"))
     assert scores["read_brier"] == pytest.approx(brier_score_loss(there.ravel(), chance.ravel()))
-    assert reading_scores(table.drop("present")) == {}
+    assert probability_scores(table.drop("present")) == {}
 
 
 def test_reliability_of_honest_probabilities() -> None:
