@@ -182,10 +182,8 @@ class Patterns:
         """Return a bit mask of the rows for which the word contains a first piece; in the bits
         above it, those for which it contains a second piece."""
         bits = self._bits.get("", 0)
-        signs = (
-            "" if word.isalnum() else word
-        )  # pieces with a sign in them are searched as they are
-        word = _START.sub("_", word) + signs
+        as_written = "" if word.isalnum() else word  # for pieces with signs, which have no mark
+        word = _START.sub("_", word) + as_written
         for piece in self._short:
             if piece in word:
                 bits |= self._bits[piece]

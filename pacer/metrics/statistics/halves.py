@@ -250,8 +250,8 @@ def share_interval(
     It is the exact binomial interval (Clopper and Pearson) of an effective number of independent
     cases, with which the share would have the variance ``spread``. This number is reduced, because
     the variance is itself estimated from only so many ``units`` (their effective number). If the
-    variance is 0, as for shares of 0 and 1, there are as many cases as units. After Korn and Graubard, Survey Methodology 24
-    (1998) 193.
+    variance is 0, as for shares of 0 and 1, there are as many cases as units. After Korn and
+    Graubard, Survey Methodology 24 (1998) 193.
     """
     units = np.maximum(units, 2.0)
     tail = (1 - LEVEL) / 2
