@@ -362,7 +362,7 @@ class _Run:
         parameters = list(self.parameters.values())
         active = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
         tokens = sum(int(batch.length.sum()) for batch in batches)
-        # stop requests, tokens, and for each context whether it is active: here of this process, and
+        # stop requests, tokens, and for each context whether it is active: here of this process,
         # below of all
         counts = [float(stop_requested()), float(tokens)]
         counts += [float(context in active) for context in CONTEXTS]
