@@ -61,7 +61,7 @@ class Rows(NamedTuple):
             field: the column that is at fault; empty if none is.
             kind: ``BAD`` or ``LEFT_OUT``.
             reason: may quote only ids, dates, views, splits and paths.
-            value: the refused value, if it may be quoted.
+            value: the refused value, if it may be quoted, or the place of its other occurrence.
         """
         is_excluded = self.used.select(where.fill_null(False)).to_series()
         if not is_excluded.any():

@@ -195,7 +195,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
         studies = studies.exclude(field, fault.is_not_null(), fault)
 
     def stands_for_no_text(text: str) -> bool:
-        # a text without letters and digits stays in MIMIC-RG4: upstream cleans it like any other,
+        # a text without letters and digits stays in MIMIC-RG4: LLM-RG4 cleans it like any other,
         # and the released emphasis (`new_scores`) belongs to the cleaned text
         stays = config.format == "rg4" and not has_content(text)
         return is_absent(text) and not stays
@@ -229,7 +229,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
             is_long = pl.col(name).str.count_matches(r"[.!?](?:\s|$)") > 2
             ids = studies.used.filter(is_long)["id"]
             notes.count_first("long_context", "texts", ((name, id) for id in ids))
-    # blank sections of previous reports stay, because they are joined as upstream joins them
+    # blank sections of previous reports stay, because they are joined as LLM-RG4 joins them
     studies = studies.with_columns(
         pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name)
         for name in _TEXTS
@@ -428,7 +428,7 @@ def drop_invalid(
         field=pl.lit("id"),
         reason=pl.lit("the record id occurs more than once"),
         kind=pl.lit(BAD),
-        value=row_place.first().over("record_id"),
+        value=row_place.first().over("record_id"),  # where the id occurred first
     )
     faults = [pl.when(~pl.col("record_id").is_first_distinct()).then(repeated)]
     for view in ("frontal", "lateral"):

@@ -116,7 +116,8 @@ def reports_of(
             f"{shown(source)}"
         )
     id_names = ID_COLUMNS if id_column is None else (*ID_COLUMNS, id_column.lower())
-    # the name serves for reports in memory, and a table to label (REPORTS) is always a file
+    # the name serves for reports in memory, and a table to label (REPORTS) is always a file; the
+    # columns, of either side, serve to recognise the form of an object
     name = "references" if side is REFERENCES else "hypotheses"
     table = open_source(source, name, REPORTS.columns, id_names)
     path = table.path

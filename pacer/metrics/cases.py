@@ -102,7 +102,8 @@ def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
 
 
 def controls_of(cases: pl.DataFrame) -> list[str]:
-    """Return the controls whose texts the table holds, as ``{control}_hypothesis``."""
+    """Return the controls whose texts the table holds, as ``{control}_hypothesis``: reports that
+    the same system wrote from changed sources, such as those of another patient."""
     return [
         name.removesuffix("_hypothesis") for name in cases.columns if name.endswith("_hypothesis")
     ]

@@ -62,7 +62,9 @@ def case_efficacy(
     None: no denominator), and the number ``n`` of rows that it counts. ``reports``: ``hypothesis``
     or a control."""
     rule = CONVENTIONS[convention]
-    counted = cases.filter(_counted(cases, rule))  # `n` and `example` divide by the rows
+    # other rows are removed, not only set to 0, as `n` is the number of rows, and `example` divides
+    # by it
+    counted = cases.filter(_counted(cases, rule))
     rows = label_rows(counted, rule, reports)
     averages = {average: ratios(rows, average) for average in rule.averages}
     values = {

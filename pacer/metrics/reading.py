@@ -33,10 +33,10 @@ _CHANCE = "another_patient_hypothesis"
 def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return new columns of the cases, and the ledger.
 
-    The columns are :data:`~cases.DERIVED`, those of ROUGE-L and (still null) of METEOR, and
-    ``reference_positive`` and so on if the cases lack them. The states of a reference's findings
-    are those of its uncleaned text; attributes and places are those of the text that is scored.
-    Nothing depends on other pairs.
+    The columns are :data:`~cases.DERIVED`; ``rougeL`` and the columns of METEOR, which are still
+    null (both from ``with_rouge_l``); and ``reference_positive`` and so on if the cases lack them.
+    The states of a reference's findings are those of its uncleaned text; attributes and places are
+    those of the text that is scored. Nothing depends on other pairs.
     """
     before = cases.columns
     count = len(cases)

@@ -143,10 +143,10 @@ def with_mean(scores: Mapping[str, Numbers], columns: Iterable[str] = ()) -> dic
 
 
 def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return all scores against the latent truth of a generated corpus, for labelled cases from
-    :func:`with_truth`. A finding counts as present in a report if CheXbert labels it positive or
-    uncertain, and F1 is micro-F1 over records and the 13 findings. Compare each number with that of
-    the control ``another_patient``.
+    """Return all scores against the latent truth of a generated corpus, for labelled cases to which
+    ``annotate`` has added the truth. A finding counts as present in a report if CheXbert labels it
+    positive or uncertain, and F1 is micro-F1 over records and the 13 findings. Compare each number
+    with that of the control ``another_patient``.
 
     ``{context}_f1`` and their ``mean_f1``; the mean ``{control}_f1`` of each control that covers
     all contexts. ``attributes_side`` and so on: share that is true of the attributes that reports
@@ -219,7 +219,9 @@ def build_signature(
         protocol=dict(protocol) if protocol else None,
         columns=named,
         counts=counts,
-        counted={name: context_counts(one, named["scores"]) for name, one in contexts.items()},
+        counted={
+            name: context_counts(one, named["scores"], left_out) for name, one in contexts.items()
+        },
         versions={name: version_of(name) for name in _PACKAGES}
         | {"rules": hash_json([*map(hash_file, readers)])[:8]},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}

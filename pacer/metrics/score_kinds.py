@@ -46,9 +46,10 @@ class Sums:
             up. Scores that share statistics name the same function.
         score: sums ``[..., k]`` -> score ``[...]``, NaN if undefined.
         counted: for a share of findings or records, or a mean over some of the records: the columns
-            of the statistics whose sum is the denominator. Other scores leave it empty, and
-            comparisons remove their bias (``without_bias`` in ``statistics/halves.py``), which is
-            next to nothing for a mean over all records.
+            of the statistics whose sum is the denominator. The signature shows this sum, and only
+            patients who have part of it count as units. Other scores leave it empty. They can be
+            biased, which comparisons correct (``without_bias`` in ``statistics/halves.py``); for a
+            mean over all records, there is next to nothing to correct.
     """
 
     per_case: PerCase

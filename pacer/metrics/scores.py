@@ -172,12 +172,13 @@ def _bleu(order: int) -> Score:
 
 
 def _stated(key: str, suffix: str, *, needs: str, stated: pl.Expr | None = None) -> Score:
-    """Return the score of some findings, for instance of those that only the previous report has
-    (``gone_stated``), in reports with or without the source. Both kinds are in ``commitments.py``.
+    """Return the score of findings that a source, the previous report or the lateral view, adds or
+    lacks; for instance of those that only the previous report has (``gone_stated``).
 
     Args:
-        key: which findings: those of ``SOURCE_KINDS[key]``.
-        suffix: which reports, as the end of the score's key: one of ``KINDS_OF_REPORT``.
+        key: which findings, as described in ``SOURCE_KINDS`` (``commitments.py``).
+        suffix: which reports: written with the source or without it, or the previous report itself
+            (``KINDS_OF_REPORT``, in the same file). The score's key ends with it.
         needs: the column without which there is no score.
         stated: the findings that these reports affirm; by default the column ``needs``.
     """
@@ -259,7 +260,8 @@ _ROUGE = Score(
     title="ROUGE-L",
     meaning="F with beta 1.2, tokens split at single spaces, mean over reports (pycocoevalcap)",
     sums=Sums(
-        # rows one after the other in memory are added in their order, as ROUGE-L's mean always was
+        # a transposed view, which `mean_rows` returns, would be added in another order and rounded
+        # otherwise
         lambda cases, _: np.ascontiguousarray(mean_rows(cases["rougeL"].to_numpy())),
         # without `counted`, because every record has a value
         lambda sums, _: mean(sums),
@@ -507,29 +509,38 @@ def check_keys(keys: Iterable[str]) -> None:
         )
 
 
-def context_scores(context: ContextCases, without: Collection[str] = ()) -> Numbers:
-    """Return every score of a context that applies to it, but those ``without`` and their twins
-    against originals."""
-    wanted = [
+def _scores_but(without: Collection[str]) -> list[Score]:
+    """Return all scores but those ``without`` and their twins against originals."""
+    return [
         score
         for score in SCORES
         if not {score.key, score.key.removeprefix("original_")} & {*without}
     ]
-    return {key: value for score in wanted for key, value in score.of(context).items()}
 
 
-def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Score]:
-    """Return the scores of these cases that have sums and an interval, and one score for each of
-    the user's ``columns``."""
-    registered = [s for s in SCORES if s.sums and s.interval and s.applies(cases)]
-    return registered + list(map(score_of, columns))
+def context_scores(context: ContextCases, without: Collection[str] = ()) -> Numbers:
+    """Return every score of a context that applies to it, but those ``without``."""
+    return {
+        key: value for score in _scores_but(without) for key, value in score.of(context).items()
+    }
 
 
-def context_counts(context: ContextCases, columns: Iterable[str]) -> dict[str, int]:
-    """Return the number of findings, or of records, behind each :func:`summed_scores` of a context
-    that is a share of them (``Sums.counted``). ``columns``: those of the user."""
+def summed_scores(
+    cases: pl.DataFrame, columns: Iterable[str] = (), without: Collection[str] = ()
+) -> list[Score]:
+    """Return the scores of these cases that have sums and an interval, but those ``without``, and
+    one score for each of the user's ``columns``."""
+    summed = [s for s in _scores_but(without) if s.sums and s.interval and s.applies(cases)]
+    return summed + list(map(score_of, columns))
+
+
+def context_counts(
+    context: ContextCases, columns: Iterable[str], without: Collection[str] = ()
+) -> dict[str, int]:
+    """Return the number of findings, or of records, behind each of a context's
+    :func:`summed_scores` that is a share of them (``Sums.counted``)."""
     return {
         score.key: int(context.total(score.sums.per_case)[list(score.sums.counted)].sum())
-        for score in summed_scores(context.cases, columns)
+        for score in summed_scores(context.cases, columns, without)
         if score.sums and score.sums.counted
     }

@@ -77,7 +77,12 @@ class Scores(Result, Displayed):
     @cached_property
     def intervals(self) -> Intervals:
         """Intervals (95%) of the scores that have them; computed when first asked for."""
-        return score_intervals(self.cases, self.convention, columns=self.signature.score_columns)
+        return score_intervals(
+            self.cases,
+            self.convention,
+            columns=self.signature.score_columns,
+            without=self.signature.left_out,
+        )
 
 
 def ceiling_notes(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:

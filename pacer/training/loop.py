@@ -59,7 +59,8 @@ def train(
     Args:
         model: with the phase's starting weights; only parameters that ``phase.trainable`` accepts
             are trained.
-        scratch: directory of the resumable state.
+        scratch: directory of the resumable state, named by a fingerprint of parameters and inputs
+            (``scratch_directory``), so a state of others is never loaded.
         log: a resumed run logs the earlier rows again, so the log may start empty.
 
     Raises:
@@ -329,8 +330,9 @@ class _Run:
         divisors = torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros])
         divisors = self.accelerator.reduce(sent(divisors, device), reduction="sum")
         self.model.zero_grad()
-        # the optimiser steps on blocks of parameters, which share the memory of the model's tensors
-        # but have gradients of their own (its `step` sets them to parts of the model's)
+        # some parameters have a slice for each source. The optimiser steps on these slices, which
+        # share the model's memory but have gradients of their own: `BlockOptimizer.step` sets them
+        # from the model's gradients.
         self.optimizer.adamw.zero_grad()
         means = Means()
         totals = []

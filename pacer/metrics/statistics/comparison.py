@@ -402,8 +402,8 @@ def _paired(one: System, other: System, convention: str | None) -> _Paired:
                 f"{unequal['record_id'][0]}; score both against the same references, with the same "
                 "cleaning"
             )
-    scores, other_scores = signature.score_columns, other_signature.score_columns
-    columns = [name for name in scores if name in other_scores]
+    own, others_own = signature.score_columns, other_signature.score_columns
+    columns = [name for name in own if name in others_own]
     for name in columns:
         in_both = cases[name].is_not_null() & other_cases[name].is_not_null()
         cases, other_cases = (
@@ -412,10 +412,12 @@ def _paired(one: System, other: System, convention: str | None) -> _Paired:
         )
     units = units_of(cases)
     remarks = list(filter(None, (units.note, _other_units(units, other_cases))))
-    comparable = {score.key for score in summed_scores(other_cases, columns)}
-    comparable -= {*signature.left_out, *other_signature.left_out}
+    other_scores = summed_scores(other_cases, columns, other_signature.left_out)
+    comparable = {score.key for score in other_scores}
     tested = [
-        score for score in summed_scores(cases, columns) if score.tested and score.key in comparable
+        score
+        for score in summed_scores(cases, columns, signature.left_out)
+        if score.tested and score.key in comparable
     ]
     sums, other_sums = (
         context_sums(table, convention, tested, units) for table in (cases, other_cases)
@@ -427,7 +429,7 @@ def _paired(one: System, other: System, convention: str | None) -> _Paired:
         len(cases),
         versions=_versions(signature, other_signature),
         partial={name: cases[name].count() for name in columns if cases[name].null_count()},
-        left_out=sorted({*scores, *other_scores} - {*columns}),
+        left_out=sorted({*own, *others_own} - {*columns}),
         is_standin=bool(signature.standin_labeller),
         remarks=remarks,
     )

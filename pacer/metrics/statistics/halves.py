@@ -209,7 +209,7 @@ def intervals(
     scores: Mapping[Key, Summed], resamples: int = 10_000
 ) -> dict[str, dict[str, Interval]]:
     """Return intervals of one run's scores by context, and of their plain mean over contexts; all
-    scores are over the same units, and every context has the same.
+    scores are over the same units, and every context has the same scores.
     ``resamples``: random splits into halves, as in :func:`differences`.
 
     A score between 0 and 1 for every unit has the interval of a share, :func:`share_interval`;

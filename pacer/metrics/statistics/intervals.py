@@ -1,7 +1,7 @@
 """Scores of ``cases.parquet`` as sums over its rows, by context and patient, their intervals, and
 what to check before trusting them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -61,11 +61,16 @@ class Intervals:
 
 
 def score_intervals(
-    cases: pl.DataFrame, convention: str, resamples: int = 10_000, columns: Sequence[str] = ()
+    cases: pl.DataFrame,
+    convention: str,
+    resamples: int = 10_000,
+    columns: Sequence[str] = (),
+    without: Collection[str] = (),
 ) -> Intervals:
-    """Return the intervals of scores by context, and for the mean of the contexts."""
+    """Return the intervals of scores by context, and for the mean of the contexts. ``columns`` and
+    ``without``: as for :func:`~pacer.metrics.scores.summed_scores`."""
     units = units_of(cases)
-    summed = context_sums(cases, convention, summed_scores(cases, columns), units)
+    summed = context_sums(cases, convention, summed_scores(cases, columns, without), units)
     scores = intervals(summed, resamples)
     if len(scores) == 1 and UNKNOWN not in scores:  # the only context is the mean
         scores[MEAN] = next(iter(scores.values()))
@@ -94,8 +99,8 @@ class Units(NamedTuple):
 
 
 def units_of(cases: pl.DataFrame) -> Units:
-    """Return the coarsest unit that is known for any record. A record whose id is blank is a unit
-    of its own, with the others of its study if that is known."""
+    """Return the coarsest unit that is known for any record. Records whose id of it is blank are
+    units by study, or, if that is blank too, each on its own."""
     ids = {
         unit: pl.when(_id(unit).str.strip_chars() != "").then(_id(unit))
         for unit in UNITS

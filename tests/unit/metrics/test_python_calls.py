@@ -101,6 +101,16 @@ def test_one_score_against_the_originals_can_be_left_out_alone(quick_meteor) -> 
     assert "original_bleu4" in names and names - {*without} == {"original_bleu4"}
 
 
+def test_a_score_that_is_left_out_has_no_interval_and_no_count() -> None:
+    everything = pacer.score(REFERENCES, REPORTS, without=["meteor"])
+    found = pacer.score(REFERENCES, REPORTS, without=["meteor", "bleu4", "attributes_side"])
+    intervals = [{*one.intervals.scores["all"]} for one in (everything, found)]
+    assert intervals[0] - intervals[1] == {"bleu4", "attributes_side"}
+    assert "meteor" not in intervals[0]
+    counted = [{*one.signature.counted["all"]} for one in (everything, found)]
+    assert counted[0] - counted[1] == {"attributes_side"}
+
+
 def test_labels_are_commitments() -> None:
     present, absent = pacer.label(["a left pleural effusion .", "no pleural effusion ."])
     assert present.positive == absent.negative == ("pleural effusion",)
