@@ -20,7 +20,7 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.io import write_json
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import of_split, read_records
-from pacer.metrics.nlg import with_rouge_l
+from pacer.metrics.nlg import with_word_scores
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import score_of
 
@@ -70,7 +70,7 @@ def language(texts: pl.DataFrame) -> dict[str, float]:
     for part in texts.partition_by("context"):
         sides = {"reference": part["report"], "hypothesis": part["written"]}
         single = {side: [" ".join(one.split()) for one in of] for side, of in sides.items()}
-        contexts.append(ContextCases(with_rouge_l(pl.DataFrame(single)), "llm-rg4"))
+        contexts.append(ContextCases(with_word_scores(pl.DataFrame(single)), "llm-rg4"))
     return {
         name: float(np.mean([score_of(name).of(context)[name] for context in contexts]))
         for name in LANGUAGE

@@ -188,8 +188,8 @@ def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
 
 
 def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
-    """Keep the examinations with valid ids and texts and at least one enabled context; set texts
-    such as ``N/A`` to null."""
+    """Keep the examinations with valid ids and texts and at least one enabled context. Set to null
+    texts such as ``N/A``, blank ones, and in tables an impression equal to the findings."""
     for field in ("id", "study_id", "subject_id"):
         fault = mapped(field, id_fault)
         studies = studies.exclude(field, fault.is_not_null(), fault)
@@ -224,6 +224,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
             ids = studies.used.filter(is_same)["id"]
             notes.count_first("same_text", "texts", ((impression, id) for id in ids))
             studies = studies.with_columns(pl.when(~is_same).then(impression).alias(impression))
+    # a table without whole reports may have put the findings there, which then are no target
     if config.format == "table" and "whole_report" not in config.table.columns:
         for name in ("indication", "history"):
             is_long = pl.col(name).str.count_matches(r"[.!?](?:\s|$)") > 2

@@ -116,9 +116,9 @@ def reports_of(
             f"{shown(source)}"
         )
     id_names = ID_COLUMNS if id_column is None else (*ID_COLUMNS, id_column.lower())
-    # the name serves for reports in memory, and a table to label (REPORTS) is always a file; the
-    # columns, of either side, serve to recognise the form of an object
+    # stands in messages instead of a path if the reports are in memory
     name = "references" if side is REFERENCES else "hypotheses"
+    # the form of an object in memory is recognised by names of columns, whichever side it is for
     table = open_source(source, name, REPORTS.columns, id_names)
     path = table.path
     names = [name for name in table.columns if not is_index(name)]

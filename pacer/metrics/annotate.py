@@ -26,7 +26,7 @@ from pacer.data.values import mapped
 from pacer.metrics.cases import COLUMNS, LABELS, OPTIONAL, controls_of
 from pacer.metrics.columns import check_names, metric_columns, metrics_of
 from pacer.metrics.meteor import MeteorError, meteor_run
-from pacer.metrics.nlg import meteor_columns, single_line, with_rouge_l
+from pacer.metrics.nlg import meteor_columns, single_line, with_word_scores
 from pacer.metrics.options import Scoring
 from pacer.metrics.reading import read_pairs
 from pacer.metrics.scores import SCORE_OF
@@ -122,7 +122,7 @@ def _against_originals(cases: pl.DataFrame, settings: ScoreSettings) -> pl.DataF
     form, _ = ORIGINALS[settings.originals]
     written = cases.filter(pl.col("findings_original").fill_null("") != "")
     originals = mapped("findings_original", lambda text: single_line(form(text)))
-    return with_rouge_l(written.with_columns(reference=originals))
+    return with_word_scores(written.with_columns(reference=originals))
 
 
 def _own_columns(cases: pl.DataFrame, options: Scoring) -> tuple[pl.DataFrame, dict[str, str]]:

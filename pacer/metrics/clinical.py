@@ -133,7 +133,8 @@ def _counted(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
 
 
 def averaged(sums: np.ndarray, ratio: str, average: Average = "micro") -> np.ndarray:
-    """Return precision, recall or F1 from sums ``[..., 3 * labels]`` of :func:`label_counts`. NaN:
+    """Return precision, recall or F1 from sums ``[..., 3 * labels]`` of :func:`label_counts`: hits,
+    predicted and expected of each label. NaN:
     a micro ratio without a denominator, or a weighted average if nothing is present; other
     undefined values count as 0. For the average
     ``example``, use :func:`ratios`, which rearranges the sums first."""

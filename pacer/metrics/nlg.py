@@ -47,8 +47,9 @@ def single_line(text: str) -> str:
     return " ".join(filter(None, (line.strip() for line in _BREAK.split(text))))
 
 
-def with_rouge_l(cases: pl.DataFrame) -> pl.DataFrame:
-    """Add to rows of two texts ``rougeL``, and without values the columns of METEOR."""
+def with_word_scores(cases: pl.DataFrame) -> pl.DataFrame:
+    """Add the columns of the scores that compare the words of two texts: ``rougeL``, and those of
+    METEOR, which are null until its own process has finished."""
     rows = list(map(rouge_l, cases["reference"], cases["hypothesis"]))
     return cases.with_columns(
         pl.Series("rougeL", rows, pl.Float64),

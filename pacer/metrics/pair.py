@@ -223,17 +223,16 @@ def _check_other_columns(
 ) -> None:
     """Refuse pairs of rows that other columns show to be of different cases.
 
-    Two columns are compared
+    For instance, the references have the columns ``case``, ``study_id`` and ``view``, the reports
+    ``case``, ``study_id`` and ``image``, and the rows are paired by ``case``. Compared are
 
-    - if they have the same name, and it is one for ids (``study_id`` in both files);
-    - if they hold the same distinct values, for instance ``case`` in the references and ``image``
-      in the reports. Values that only number the rows do not count, because any two tables of one
-      length have these in common.
+    - columns of the same name, if it is one for ids (``study_id``);
+    - columns that hold the same distinct values, whatever their names (``view`` and ``image``),
+      unless these only number the rows, as any two tables of one length have such values in common.
 
-    A column with a partner of the same name is compared with no other one. If the columns by which
-    the rows were paired have two names, they are compared like the others: where ``case`` was
-    paired with ``number``, a column ``image`` of the reports may not have the values of ``case``
-    in another order. For these two columns, row numbers count.
+    A column with a partner of the same name is compared with no other one. If the rows are paired
+    by columns of two names (``case`` and ``image``), each of the two is also compared with all
+    columns of the other file that hold its values, and even row numbers count.
     """
     expected_id, offered_id = (file.columns.get("id", "") for file in (references, hypotheses))
     pairs = expected.join(
@@ -246,7 +245,7 @@ def _check_other_columns(
         for rows in (expected, offered)
     )
     if expected_id.lower() != offered_id.lower():
-        # two keys, as no other column may count as the partner of the same name
+        # with two keys, neither has a partner of the same name, so each is compared with all columns
         of_expected["id of the references"] = "id"
         of_offered["id of the reports"] = "id"
     for key, other_key in product(of_expected, of_offered):

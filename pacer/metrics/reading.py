@@ -24,7 +24,7 @@ from pacer.metrics.ledger import (
     read_findings,
     with_states_of,
 )
-from pacer.metrics.nlg import with_rouge_l
+from pacer.metrics.nlg import with_word_scores
 
 #: The control with another patient's sources, whose attributes agree only by chance.
 _CHANCE = "another_patient_hypothesis"
@@ -33,10 +33,10 @@ _CHANCE = "another_patient_hypothesis"
 def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return new columns of the cases, and the ledger.
 
-    The columns are :data:`~cases.DERIVED`; ``rougeL`` and the columns of METEOR, which are still
-    null (both from ``with_rouge_l``); and ``reference_positive`` and so on if the cases lack them.
-    The states of a reference's findings are those of its uncleaned text; attributes and places are
-    those of the text that is scored. Nothing depends on other pairs.
+    The columns are :data:`~cases.DERIVED`; those of ROUGE-L and (still null) of METEOR; and
+    ``reference_positive`` and so on if the cases lack them. The states of a reference's findings
+    are those of its uncleaned text; attributes and places are those of the text that is scored.
+    Nothing depends on other pairs.
     """
     before = cases.columns
     count = len(cases)
@@ -82,4 +82,4 @@ def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         for name, source in where_known.items()
         if source in cases.columns
     )
-    return with_rouge_l(cases).drop(before), findings.drop("row")
+    return with_word_scores(cases).drop(before), findings.drop("row")

@@ -46,10 +46,12 @@ class Sums:
             up. Scores that share statistics name the same function.
         score: sums ``[..., k]`` -> score ``[...]``, NaN if undefined.
         counted: for a share of findings or records, or a mean over some of the records: the columns
-            of the statistics whose sum is the denominator. The signature shows this sum, and only
-            patients who have part of it count as units. Other scores leave it empty. They can be
-            biased, which comparisons correct (``without_bias`` in ``statistics/halves.py``); for a
-            mean over all records, there is next to nothing to correct.
+            of the statistics whose sum is the denominator. This sum is shown in the signature, and
+            only patients who add to it count as units of an interval.
+
+            Empty for scores that are neither, such as F1, and for means over all records.
+            Comparisons correct the bias that the former have with few patients (``without_bias``
+            in ``statistics/halves.py``); means have next to none.
     """
 
     per_case: PerCase
@@ -136,7 +138,7 @@ def by_case(
         return mean_rows(cases.select(value.cast(pl.Float64)).to_series().to_numpy())
 
     sums = Sums(rows, lambda sums, _: mean(sums), counted=(1,))
-    needs = value.meta.root_names()[0]
+    needs = value.meta.root_names()[0]  # the only column, or the one of a condition's value
     further |= {"better": better, "needs": needs, "omit_if_undefined": True}
     further |= dict.fromkeys(("interval", "tested"), interval)
     return Score(key, title, meaning, sums, **further)

@@ -146,7 +146,7 @@ def _of_labels(ratio: Ratio, title: str, **further: Any) -> Score:
         key=ratio,
         title=title,
         meaning=_EFFICACY,
-        # without `counted`, because the denominator depends on the convention
+        # without `counted`: F1 is no share, and the denominators depend on the convention
         sums=Sums(label_rows, lambda sums, rule: averaged(sums, ratio, rule.averages[0])),
         place="scores",
         needs="hypothesis_labels",
@@ -184,8 +184,10 @@ def _stated(key: str, suffix: str, *, needs: str, stated: pl.Expr | None = None)
     """
     kind = SOURCE_KINDS[key]
     lists = pl.col(needs) if stated is None else stated
-    meaning = f"F1 of affirmed findings {kind.meaning}"
-    if kind.ratio == "recall":
+    # one text for the scores of all kinds of reports, which share a line in the documentation
+    if kind.ratio == "f1":
+        meaning = f"F1 of affirmed findings {kind.meaning}"
+    else:
         meaning = (
             f"of the findings affirmed in {kind.meaning}, the share affirmed by reports written "
             "with the source, and without it"
@@ -260,8 +262,8 @@ _ROUGE = Score(
     title="ROUGE-L",
     meaning="F with beta 1.2, tokens split at single spaces, mean over reports (pycocoevalcap)",
     sums=Sums(
-        # a transposed view, which `mean_rows` returns, would be added in another order and rounded
-        # otherwise
+        # the copy keeps the last digits of ROUGE-L as they were in earlier versions: numpy adds the
+        # transposed view that `mean_rows` returns in another order
         lambda cases, _: np.ascontiguousarray(mean_rows(cases["rougeL"].to_numpy())),
         # without `counted`, because every record has a value
         lambda sums, _: mean(sums),

@@ -123,10 +123,10 @@ class Unchecked(NamedTuple):
 
     #: Counted from 1, as in the log.
     update: int
-    #: Rows of each of its micro-batches.
-    micros: list[np.ndarray]
-    #: On the device: the loss, the norm of the gradient, and the losses of this process's parts of
-    #: the micro-batches.
+    #: This process's rows of each micro-batch.
+    rows: list[np.ndarray]
+    #: On the device: the loss and the norm of the gradient, which are those of all processes, and
+    #: the losses of this process's parts of the micro-batches.
     numbers: Tensor
 
 
@@ -251,8 +251,8 @@ class _Run:
         self.means.add({"tokens_per_second": speed, "loader_wait": wait})
 
     def gradient(self, micros: list[Part]) -> float:
-        """Store the accumulated gradient of the micro-batches in the parameters, and add the values
-        to log to the means; return the number of tokens.
+        """Store the accumulated gradient of the micro-batches in the parameters, note which contexts
+        are active, and add the values to log to the means; return the number of tokens.
 
         Several processes communicate twice: for the denominators of the losses, and for gradients
         and logged values together. They wait for the result, because it includes whether to stop; a
@@ -291,22 +291,25 @@ class _Run:
         if not unchecked:
             return
         all_numbers = torch.stack([update.numbers for update in unchecked]).tolist()
-        for (update, micros, _), (loss, norm, *totals) in zip(unchecked, all_numbers, strict=True):
+        for (update, all_rows, _), (loss, norm, *totals) in zip(
+            unchecked, all_numbers, strict=True
+        ):
             if not math.isfinite(loss):
                 what = "loss"
                 value = loss
                 bad = [
                     rows
-                    for rows, total in zip(micros, totals, strict=True)
+                    for rows, total in zip(all_rows, totals, strict=True)
                     if not math.isfinite(total)
                 ]
             elif not math.isfinite(norm):
                 what = "gradient norm"
                 value = norm
-                bad = micros
+                bad = all_rows
             else:
                 continue
             table = self.examples.table
+            # every process comes here, as they have the same loss and norm
             ids = gather_object([table.record_id(int(row)) for rows in bad for row in rows])
             raise PacerError(
                 f"{self.phase.name}: the {what} at update {update} is {value} on records "

@@ -166,10 +166,10 @@ def without_bias(gap: float | np.ndarray, drawn: np.ndarray) -> np.ndarray:
     than the observed one, ``gap``, on average.
 
     A score that is not a share of findings or records (one without ``counted``), such as a weighted
-    F1 with rare labels, can be too high or too low with few patients, and twice as much with half
-    of them. The halves are then beyond the observed difference by as much as this is beyond the
-    true one, and are moved by twice as much. They are never moved away from 0. A mean over records
-    is right on average with any number of patients, so it hardly moves.
+    F1 with rare labels, can be too high or too low with few patients: on average by ``b``, and by
+    ``2b`` with half of them. So the halves lie ``b`` beyond the observed difference, and ``2b`` is
+    subtracted. They are never moved away from 0. A mean over records is right on average with any
+    number of patients, so it hardly moves.
     """
     beyond = _mean_of_defined(drawn - gap)
     return drawn - 2 * np.where(beyond * gap > 0, beyond, 0)
@@ -191,8 +191,9 @@ def interval_and_p(
     drawn: np.ndarray, rounding: float | np.ndarray = 0.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return both ends of the interval and p, each ``[...]``, from the differences in all halves,
-    ``[2 * splits, ...]``, or from the scores, which have no p. A half without a value counts on
-    both sides, and against a difference. ``rounding``: smaller differences are 0."""
+    ``[2 * splits, ...]``; or from the scores of one system, whose p means nothing. A half without a
+    value counts as minus infinity for the lower end, as infinity for the upper end, and against a
+    difference for p. ``rounding``: smaller differences are 0."""
     splits = len(drawn) // 2
     drawn = np.where(np.abs(drawn) <= rounding, 0.0, drawn)
     undefined = np.isnan(drawn)

@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 from pacer.backbones.observations import OBSERVATIONS
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.nlg import meteor, meteor_statistics, with_rouge_l
+from pacer.metrics.nlg import meteor, meteor_statistics, with_word_scores
 from pacer.metrics.statistics.comparison import (
     Comparison,
     Comparisons,
@@ -64,7 +64,7 @@ def made_cases(seed: int, quality: float) -> pl.DataFrame:
         for side in ("reference", "report")
         for polarity in POLARITIES
     }
-    cases = with_rouge_l(pl.DataFrame(rows, schema_overrides=lists))
+    cases = with_word_scores(pl.DataFrame(rows, schema_overrides=lists))
     return with_meteor(cases)
 
 

@@ -17,7 +17,7 @@ from pacer.backbones.observations import OBSERVATIONS
 from pacer.data.findings import FINDINGS
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, case_efficacy, label_rows
 from pacer.metrics.commitments import probability_scores
-from pacer.metrics.nlg import single_line, with_rouge_l
+from pacer.metrics.nlg import single_line, with_word_scores
 from pacer.metrics.score_kinds import ContextCases, by_case
 from pacer.metrics.scores import SCORES, score_of
 from pacer.metrics.statistics.halves import intervals
@@ -159,14 +159,14 @@ def test_uncertain_counts_as_present_and_negative_as_absent():
 
 def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | None]:
     pairs = pl.DataFrame({"reference": references, "hypothesis": hypotheses})
-    context = ContextCases(with_meteor(with_rouge_l(pairs)), "llm-rg4")
+    context = ContextCases(with_meteor(with_word_scores(pairs)), "llm-rg4")
     return {
         key: value for score in map(score_of, LANGUAGE) for key, value in score.of(context).items()
     }
 
 
 def rouge(reference: str, hypothesis: str) -> float:
-    return with_rouge_l(pl.DataFrame({"reference": [reference], "hypothesis": [hypothesis]}))[
+    return with_word_scores(pl.DataFrame({"reference": [reference], "hypothesis": [hypothesis]}))[
         "rougeL"
     ][0]
 

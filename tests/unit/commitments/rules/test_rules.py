@@ -317,28 +317,29 @@ def shortest(pieces: frozenset[str]) -> float:
     return min((len(piece) - piece.startswith("_") / 2 for piece in pieces), default=0)
 
 
-def required(items: Any, starts: bool) -> list[frozenset[str]]:
+def required(items: Any, starts: bool, run: str = "") -> list[frozenset[str]]:
     """Sets of pieces of words: every match of the parsed items contains a piece of each. The items
-    stand at the start of a word if ``starts``."""
-    sets, run = [], ""
+    stand at the start of a word if ``starts``, and directly after the letters ``run``."""
+    sets = []
     for operation, value in [*items, (None, None)]:
         letter = chr(value) if operation is PARSER.LITERAL else ""
         if letter.strip(" -"):
             run += f"_{letter}" if starts and letter.isalnum() else letter
             starts = False
             continue
+        if operation in (PARSER.SUBPATTERN, PARSER.BRANCH):  # its letters go on with the word
+            inside = [value[-1]] if operation is PARSER.SUBPATTERN else value[1]
+            branches = [sorted(required(one, starts, run), key=shortest)[::-1] for one in inside]
+            # the best set of every alternative together, then the second best, and so on
+            sets += (frozenset().union(*alike) for alike in zip(*branches))
+            run, starts = "", False
+            continue
         if run:
             letters = run.removeprefix("_")
             sets.append(frozenset((run if letters.isalnum() else letters,)))
             run = ""
-        if operation is PARSER.SUBPATTERN:
-            sets += required(value[-1], starts)
-        elif operation is PARSER.ASSERT:
+        if operation is PARSER.ASSERT:
             sets += required(value[1], starts and value[0] > 0)
-        elif operation is PARSER.BRANCH:
-            # the best set of every alternative together, then the second best, and so on
-            branches = [sorted(required(branch, starts), key=shortest)[::-1] for branch in value[1]]
-            sets += (frozenset().union(*alike) for alike in zip(*branches))
         elif operation in (PARSER.MAX_REPEAT, PARSER.MIN_REPEAT) and value[0] > 0:
             sets += required(value[2], starts)
         if operation not in (PARSER.ASSERT, PARSER.ASSERT_NOT, PARSER.AT):
