@@ -245,7 +245,7 @@ def _check_other_columns(
         for rows in (expected, offered)
     )
     if expected_id.lower() != offered_id.lower():
-        # with two keys, neither has a partner of the same name, so each is compared with all columns
+        # with two keys, neither has a partner of its name, so each is compared with all columns
         of_expected["id of the references"] = "id"
         of_offered["id of the reports"] = "id"
     for key, other_key in product(of_expected, of_offered):

@@ -251,8 +251,8 @@ class _Run:
         self.means.add({"tokens_per_second": speed, "loader_wait": wait})
 
     def gradient(self, micros: list[Part]) -> float:
-        """Store the accumulated gradient of the micro-batches in the parameters, note which contexts
-        are active, and add the values to log to the means; return the number of tokens.
+        """Store the accumulated gradient of the micro-batches in the parameters, note which
+        contexts are active, and add the values to log to the means; return the number of tokens.
 
         Several processes communicate twice: for the denominators of the losses, and for gradients
         and logged values together. They wait for the result, because it includes whether to stop; a
