@@ -7,11 +7,17 @@ findings that a cue introduces or closes.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+from pacer.commitments.rules.denials import (
+    ALTERNATIVE,
+    denies_a_property,
+    ends_at_comma,
+    ends_before,
+)
 from pacer.commitments.rules.doubt import features, is_doubtful
+from pacer.commitments.rules.passage import Passage, end_of_aside, end_of_text, is_inside
 from pacer.commitments.rules.table import GROUPS, Match
 
 
@@ -24,22 +30,10 @@ class Reading(NamedTuple):
     doubtful: bool = False
 
 
-class _Passage(NamedTuple):
-    """A mention with the mentions, cues and commas around it, each in the order of the text."""
-
-    text: str
-    before: list[Match]
-    mention: Match
-    after: list[Match]
-    cues: list[Match]
-    commas: list[int]
-
-
 #: Kinds of cues that decide a polarity, by precedence. Other kinds (exceptions, clauses, ...) only
 #: limit the reach of these.
 _DECIDING = (("uncertain",), ("negative", "instead"), ("hint",))
 _DECIDING_KINDS = frozenset(("silent",)).union(*_DECIDING)
-_LIMITS = ("clause", "statement", "degree", "instead")
 #: Characters read on either side of a mention: twice the longest reach, because the list that names
 #: the finding can continue behind it.
 _WINDOW = 300
@@ -73,7 +67,7 @@ def _readings(
         )
         around = cues[bisect_left(cues, low, key=_START) : bisect_right(cues, high, key=_START)]
         before, after = mentions[first:index], mentions[index + 1 : last]
-        readings.append(_read(_Passage(segment, before, mention, after, around, commas)))
+        readings.append(_read(Passage(segment, before, mention, after, around, commas)))
     return readings
 
 
@@ -96,7 +90,7 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
     return Reading("negative" if deciding is negative else "uncertain", nearest)
 
 
-def _read(passage: _Passage) -> Reading:
+def _read(passage: Passage) -> Reading:
     text, (start, end, row) = passage.text, passage.mention
     if not row.findings and row.says in ("denies", "cleared"):
         return _decide(passage.mention, [])
@@ -106,56 +100,20 @@ def _read(passage: _Passage) -> Reading:
         if cue.end <= start and cue.row.says in ("clause", "instead"):
             floor = cue.start
     if any(cue.start >= end and cue.row.reach[1] for cue in deciding):
-        resumed = _end_of_aside(passage)
-        ceiling = _ceiling(passage, resumed)
+        resumed = end_of_aside(passage)
+        ceiling = end_of_text(passage, resumed)
     # "the effusion, drained on Monday, is large": what was is not what is
     past = resumed if resumed > end and _PAST.search(text, end, resumed) else end
     reaching = [
         cue
         for cue in deciding
         if _reaches(cue, passage.mention, floor, ceiling, resumed)
-        and not (end <= cue.start and cue.end <= past)
+        and not (end <= cue.start and (cue.end <= past or _is_of_another(passage, cue)))
         and not (cue.end <= start and _no_longer_applies(passage, cue))
         and not (row.findings == ("support devices",) and _beside_the_device(passage, cue))
         and not (cue.row.side == "between" and not _between_two(passage, cue))
     ]
-    # "except for the PICC line, all tubes are out"
-    if (
-        passage.commas
-        and end <= passage.commas[0]
-        and reaching
-        and passage.cues[0].row.says == "clause"
-        and _EXCEPTION.match(text)
-    ):
-        reaching = [cue for cue in reaching if cue.start < passage.commas[0]]
-    # "a mass in the collapsed lobe is not excluded"
-    if (
-        any(cue.start >= end for cue in reaching)
-        and passage.before
-        and _inside(passage, passage.before[-1], passage.mention)
-    ):
-        reaching = [cue for cue in reaching if cue.start < end]
     return _decide(passage.mention, reaching)
-
-
-def _ceiling(passage: _Passage, resumed: int) -> int:
-    """Return where the text behind a mention, and behind an aside, stops referring to it."""
-    subjects, after = _end_of_subjects(passage), passage.after
-    if after and _inside(passage, passage.mention, after[0]):
-        subjects = max(subjects, after[0].end)
-    begins, ceiling = max(subjects, resumed), _end_of_list(passage, subjects)
-    end, commas, named = passage.mention.end, passage.commas, after[-1].start if after else 0
-    for cue in passage.cues:
-        if cue.start >= begins and cue.row.says in _LIMITS:
-            # "the opacified right lung has cleared", "a fracture of the left rib is likely"
-            if (
-                cue.row.says == "degree"
-                and (cue.start == end + 1 or cue.start > named)
-                and not (commas and any(end <= place < cue.start for place in commas))
-            ):
-                continue
-            return min(ceiling, cue.start)
-    return ceiling
 
 
 def _reaches(cue: Match, mention: Match, floor: int, ceiling: int, resumed: int) -> bool:
@@ -172,100 +130,36 @@ def _reaches(cue: Match, mention: Match, floor: int, ceiling: int, resumed: int)
     return cue.start < min(ceiling, from_here + backwards)
 
 
-_LISTED, _COURSE, _TO_OR, _VERB = (
-    re.compile(GROUPS[name]) for name in ("listed", "course", "to_or", "verb")
+_COURSE, _TO_OR, _VERB, _DENIAL = (
+    re.compile(GROUPS[name]) for name in ("course", "to_or", "verb", "denial")
 )
-_CAUSE, _OR_BOTH, _SUCH_AS = (re.compile(GROUPS[name]) for name in ("cause", "or_both", "such_as"))
 _PART_OF, _ITS_PART, _PLACE, _PLACED = (
     re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed")
 )
-_ALTERNATIVE, _CONJUNCTION = (
-    re.compile(r"\b(?:or|nor|andor)\b"),
-    re.compile(r"\b(?:or|nor|andor|and)\b"),
-)
-_SUBJECT, _PLURAL_VERB, _DENIAL = (
-    re.compile(GROUPS[name]) for name in ("subject", "plural_verb", "denial")
-)
-_INSIDE, _FRONTED, _PREDICATED, _EXCEPTION = (
-    re.compile(GROUPS[name]) for name in ("inside_finding", "fronted", "predicated", "exception")
-)
-_SHORT, _TAKES_UP, _PAST = (
-    re.compile(GROUPS[name]) for name in ("short_phrase", "takes_up", "past")
-)
+_EXCEPTION, _PAST = re.compile(GROUPS["exception"]), re.compile(GROUPS["past"])
+_CONJUNCTION = re.compile(r"\b(?:or|nor|andor|and)\b")
 _EQUALS = re.compile(r" (?:is|are) (?:(?:an?|the|likely|probably|now|left|right|basal) )*")
 _OR_A = re.compile(r"\bor an? (?:(?!and\b)[\w-]+ ){0,2}$")
 _BESIDES = re.compile(r"\band\b(?! or\b)")
 
 
-def _inside(passage: _Passage, finding: Match, place: Match) -> bool:
-    """Whether a mention only says where the one before it is ("a mass in the collapsed lobe")."""
-    return _INSIDE.fullmatch(passage.text, finding.end, place.start) is not None and not any(
-        finding.end <= comma < place.start for comma in passage.commas
+def _is_of_another(passage: Passage, cue: Match) -> bool:
+    """Whether a cue behind a mention is about another finding, because the mention is an exception,
+    or only says where that one is."""
+    commas = passage.commas
+    # "except for the PICC line, all tubes are out"
+    is_exception = (
+        bool(commas)
+        and passage.mention.end <= commas[0] <= cue.start
+        and passage.cues[0].row.says == "clause"
+        and _EXCEPTION.match(passage.text) is not None
     )
+    # "a mass in the collapsed lobe is not excluded"
+    is_place = bool(passage.before) and is_inside(passage, passage.before[-1], passage.mention)
+    return is_exception or is_place
 
 
-def _end_of_list(passage: _Passage, subjects: int) -> int:
-    """Return where the text after a mention stops referring to it: at the next finding that is not
-    listed with it ("effusion or pneumothorax is not seen" refers to both, "effusion, pneumothorax
-    is not seen" does not)."""
-    here, joined, others = passage.mention, False, passage.after
-    # "the heart is enlarged and effusion is lacking": a name with a verb is a statement of its own
-    if others and _VERB.search(passage.text, here.start, here.end):
-        return others[0].start
-    if others and _inside(passage, here, others[0]):
-        here, *others = others
-    for following in others:
-        if passage.text[here.end : following.start] == "/":
-            joined, here = True, following
-            continue
-        listed = _LISTED.fullmatch(passage.text, here.end, following.start)
-        if following.end <= subjects:
-            joined, here = True, following
-            continue
-        if not listed:
-            return following.start if joined else others[0].start
-        one_thing = (
-            following.start == here.end + 1 and here.row.findings == following.row.findings
-        )  # "mass lesion"
-        joined = (
-            joined
-            or listed[1] is not None
-            or one_thing
-            or _CONJUNCTION.search(passage.text, here.end, following.start) is not None
-            or _CAUSE.fullmatch(passage.text, here.end, following.start) is not None
-            or _OR_BOTH.match(passage.text, following.end) is not None
-        )
-        here = following
-    return others[0].start if others and not joined else len(passage.text)
-
-
-def _end_of_aside(passage: _Passage) -> int:
-    """Return where the words between commas end that stand between a mention and its verb; the end
-    of the mention if there are none."""
-    text, end, commas = passage.text, passage.mention.end, passage.commas
-    if len(commas) < 2 or commas[-2] < end:
-        return end
-    limit = passage.after[0].start if passage.after else len(text)
-    inside = [place for place in commas if end <= place < limit]
-    if len(inside) < 2 or not _SHORT.fullmatch(text, end, inside[0]):
-        return end
-    return next((place for place in inside[1:] if _TAKES_UP.match(text, place)), end)
-
-
-def _end_of_subjects(passage: _Passage) -> int:
-    """Return the end of the last finding that shares its verb with the mention ("the left effusion
-    and right pneumothorax have resolved"); the end of the mention if none does."""
-    last = here = passage.mention
-    for following in passage.after:
-        if not _SUBJECT.fullmatch(passage.text, here.end, following.start):
-            break
-        here = following
-        if _PLURAL_VERB.match(passage.text, here.end):
-            last = here
-    return last.end
-
-
-def _between_two(passage: _Passage, cue: Match) -> bool:
+def _between_two(passage: Passage, cue: Match) -> bool:
     """Whether a hint such as "and/or" separates two findings that exclude each other. An opacity
     does not count: "atelectasis/infiltrate" names its cause."""
     # "effusions and infiltrate versus crowding" only gives alternatives of the infiltrate
@@ -285,22 +179,7 @@ def _between_two(passage: _Passage, cue: Match) -> bool:
     return len(findings) == 2 and ("lung opacity",) not in findings
 
 
-def _ends_at_comma(passage: _Passage, cue: Match) -> bool:
-    """Whether a denial is the phrase before a statement about the mention ("without cardiomegaly,
-    effusions of this size are unusual")."""
-    text, start, before = passage.text, passage.mention.start, passage.before
-    if not (cue.row.says == "negative" and before and passage.commas and _FRONTED.match(text)):
-        return False
-    first = max(cue.end, before[0].end)
-    comma = next((place for place in passage.commas if first <= place < start), None)
-    return (
-        comma is not None
-        and _PREDICATED.search(text, comma) is not None
-        and _ALTERNATIVE.search(text, comma) is None
-    )
-
-
-def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
+def _no_longer_applies(passage: Passage, cue: Match) -> bool:
     """Whether a cue before a mention applies to an earlier phrase, and a new statement has begun
     since."""
     text, (start, end, row) = passage.text, passage.mention
@@ -308,7 +187,7 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
     device = ("support devices",)
     # "removal of the tube, and atelectasis"
     removal = text.startswith("removal of", cue.end - len("removal of"))
-    if _ends_at_comma(passage, cue) or (
+    if ends_at_comma(passage, cue) or (
         removal
         and row.findings != device
         and device in {one.row.findings for one in findings_between}
@@ -364,7 +243,7 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
     last, following = findings_between[-1], end + _WINDOW
     # "no effusion or edema, cardiomegaly": the "or" has closed the list, unless another one follows
     new = start == last.end + 1 and last.row.findings != row.findings
-    closed = _ALTERNATIVE.search(text, cue.end, last.end) and not _ALTERNATIVE.search(
+    closed = ALTERNATIVE.search(text, cue.end, last.end) and not ALTERNATIVE.search(
         text, end, following
     )
     if (cue.row.says == "negative" and new and closed) or _VERB.search(text, start, end):
@@ -374,11 +253,11 @@ def _no_longer_applies(passage: _Passage, cue: Match) -> bool:
     # "no pneumothorax, left effusion is unchanged", but not "no pneumothorax or effusion is
     # unchanged"
     return (
-        _COURSE.match(text, end) is not None and _ALTERNATIVE.search(text, last.end, start) is None
+        _COURSE.match(text, end) is not None and ALTERNATIVE.search(text, last.end, start) is None
     )
 
 
-def _beside_the_device(passage: _Passage, cue: Match) -> bool:
+def _beside_the_device(passage: Passage, cue: Match) -> bool:
     """Whether a cue near a device refers to something else: its tip, its place, or another
     finding."""
     text, (start, end, _) = passage.text, passage.mention
@@ -392,62 +271,5 @@ def _beside_the_device(passage: _Passage, cue: Match) -> bool:
     # "no pneumothorax, right PICC in place": devices are rarely denied, and never at the end of
     # such a list
     another = cue.end <= previous.end and previous.row.findings != ("support devices",)
-    list_ended = another and not _ALTERNATIVE.search(text, previous.end, start)
+    list_ended = another and not ALTERNATIVE.search(text, previous.end, start)
     return list_ended or _PLACED.match(text, end) is not None
-
-
-_QUALIFIER, _GENERAL, _PREDICATE, _STATED = (
-    re.compile(GROUPS[name]) for name in ("qualifier", "general_object", "predicate", "stated")
-)
-_PROPERTY_OF, _EVIDENCE, _DENIED_DEGREE = (
-    re.compile(GROUPS[name]) for name in ("property_of", "evidence", "denied_degree")
-)
-#: Names that are statements by themselves: "widened mediastinum", "heart enlarged".
-_STATEMENT = re.compile(
-    rf"\b(?:{GROUPS['large']}|widened|thickened|collapsed|congested|engorged)\b"
-)
-_AND, _TO_BE = re.compile(r" and\b(?! or\b)"), re.compile(r" (?:is|are|was|were) ")
-
-
-def denies_a_property(text: str, denial: Match, finding: Match, listed: bool) -> bool:
-    """Whether a denial before a finding denies something of, in or near the finding. ``listed``:
-    other findings stand between them, which an "or" may join with this one."""
-    found = _PROPERTY_OF.fullmatch(text, denial.end, finding.start)
-    if found is None or (listed and _ALTERNATIVE.search(found["object"])):
-        return False
-    return not _EVIDENCE.fullmatch(found["object"].strip())
-
-
-def ends_before(
-    text: str, denial: Match, finding: Match, commas: Sequence[int], statements: Sequence[int]
-) -> bool:
-    """Whether a denial has an object of its own, which ends before the first finding behind it: at
-    a comma, at "and", or where one of the ``statements`` begins. In "no focal process, effusion or
-    pneumothorax" the list goes on."""
-    begin, start, end = denial.end, finding.start, finding.end
-    joined = _AND.search(text, begin, start)
-    ends = [place for place in commas if begin <= place < start] + (
-        [joined.start()] if joined else []
-    )
-    ends += [place - 1 for place in statements if begin + 1 < place <= start]
-    if not ends:
-        return False
-    stop = min(ends)
-    negated_verb = text.startswith(("not", "nil"), denial.start)
-    spoken = text[begin:stop]
-    words = _PREDICATE.sub("", spoken).split()
-    if not spoken.strip() or not (negated_verb or (words and not _QUALIFIER.fullmatch(words[-1]))):
-        return False
-    if _TO_OR.match(text, stop + 1) or _SUCH_AS.match(text, stop):
-        return False
-    closed = (
-        negated_verb
-        or _STATEMENT.search(text, start, end)
-        or _PREDICATE.search(spoken)
-        or _TO_BE.match(text, stop)
-        or _ALTERNATIVE.search(spoken)
-    )
-    if closed or any(stop < place <= start for place in statements) or _STATED.match(text, end):
-        return True
-    alone = _GENERAL.fullmatch(words[-1]) or not _DENIED_DEGREE.fullmatch(text, stop, start)
-    return bool(alone) and end not in commas
