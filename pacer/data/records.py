@@ -103,7 +103,8 @@ def draft_records(
     Args:
         studies: the rows that a reader returns, one per examination.
         names: the input's names for the columns of examinations, for messages.
-        originals: ``study_id`` without MIMIC's "s" before it, and ``findings_original``.
+        originals: ``study_id`` without MIMIC's "s" before it, and ``findings_original``, the
+            findings section of MIMIC-CXR as it was before anything was cleaned.
 
     Returns:
         Records, whose ``record_id`` may repeat and whose images are unchecked, with the columns of
@@ -189,7 +190,8 @@ def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
 
 def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
     """Keep the examinations with valid ids and texts and at least one enabled context. Set to null
-    texts such as ``N/A``, blank ones, and in tables an impression equal to the findings."""
+    texts such as ``N/A``, blank sections of the examination itself, and in tables an impression
+    equal to the findings."""
     for field in ("id", "study_id", "subject_id"):
         fault = mapped(field, id_fault)
         studies = studies.exclude(field, fault.is_not_null(), fault)
@@ -224,7 +226,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
             ids = studies.used.filter(is_same)["id"]
             notes.count_first("same_text", "texts", ((impression, id) for id in ids))
             studies = studies.with_columns(pl.when(~is_same).then(impression).alias(impression))
-    # a table without whole reports may have put the findings there, which then are no target
+    # a table without whole reports may have the findings in these columns, where they are no target
     if config.format == "table" and "whole_report" not in config.table.columns:
         for name in ("indication", "history"):
             is_long = pl.col(name).str.count_matches(r"[.!?](?:\s|$)") > 2
@@ -406,8 +408,8 @@ def drop_invalid(
     An examination can have records in several contexts. Its rows count as bad or left out only if
     all its records are rejected. Of each record, only the first fault is listed: a repeated id, the
     frontal image, the lateral image, or nothing left. A bad image is listed once per examination,
-    and so is an examination of which nothing is left. The counts of targets include those that are
-    left out or stripped.
+    and so is an examination of which nothing is left. The targets that are counted
+    (``notes.wording``) include those that are left out or stripped.
 
     Args:
         unusable: ``image_id`` and ``problem`` of images that cannot be used.

@@ -59,13 +59,14 @@ _TAKEN = {
 
 
 class Annotated(NamedTuple):
-    """Cases with all their columns. ``findings``: their ledger, which is collected last, as it is
-    large. ``originals``: the cases that have original findings, with these as references. ``own``:
+    """Cases with all their columns. ``ledger``: the rows of their findings, which are collected
+    last, as they are many. ``originals``: the cases whose original findings section is known, with
+    it as reference. ``own``:
     the user's columns. ``meanings``: what the columns mean that the user's functions returned.
     ``failed``: scores that could not be computed, with the reason."""
 
     cases: pl.DataFrame
-    findings: pl.LazyFrame
+    ledger: pl.LazyFrame
     originals: pl.DataFrame
     own: pl.DataFrame
     meanings: dict[str, str]

@@ -63,8 +63,8 @@ DERIVED: dict[str, pl.DataType] = {
     ),
     **dict.fromkeys(("hypothesis_repetition", "reference_repetition"), pl.Float64()),
 }
-#: Columns that every ``cases.parquet`` has. ``anchor_*``: the generated commitment;
-#: ``reference_*``: the reference commitment.
+#: Columns that every ``cases.parquet`` has. ``anchor_positive`` and so on: the generated
+#: commitment; ``reference_positive`` and so on: what the rules read in the uncleaned reference.
 COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(
         (

@@ -78,7 +78,7 @@ def ratios(counts: np.ndarray, average: Average = "micro") -> dict[str, float | 
     micro ratio without a denominator, or a weighted average if no label has weight."""
     sums = counts.sum(axis=0)
     if average == "example":
-        # the mean over records is the mean over labels of a table with a label for each record
+        # each record [3 * labels] becomes a label of its own [3], over which macro averages
         sums = counts.reshape(len(counts), 3, -1).sum(axis=2).T.ravel()
         average = "macro"
     return {name: defined(averaged(sums, name, average)) for name in RATIOS}

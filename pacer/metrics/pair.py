@@ -223,11 +223,11 @@ def _check_other_columns(
 ) -> None:
     """Refuse pairs of rows that other columns show to be of different cases.
 
-    For instance, the references have the columns ``case``, ``study_id`` and ``view``, the reports
+    For instance, the references have the columns ``case``, ``study_id`` and ``file``, the reports
     ``case``, ``study_id`` and ``image``, and the rows are paired by ``case``. Compared are
 
     - columns of the same name, if it is one for ids (``study_id``);
-    - columns that hold the same distinct values, whatever their names (``view`` and ``image``),
+    - columns that hold the same distinct values, whatever their names (``file`` and ``image``),
       unless these only number the rows, as any two tables of one length have such values in common.
 
     A column with a partner of the same name is compared with no other one. If the rows are paired

@@ -87,7 +87,7 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
         build_signature(
             annotated, contexts, options, origin, meanings | annotated.meanings, left_out
         ),
-        annotated.findings,
+        annotated.ledger,
     )
 
 

@@ -47,11 +47,10 @@ class Sums:
         score: sums ``[..., k]`` -> score ``[...]``, NaN if undefined.
         counted: for a share of findings or records, or a mean over some of the records: the columns
             of the statistics whose sum is the denominator. This sum is shown in the signature, and
-            only patients who add to it count as units of an interval.
-
-            Empty for scores that are neither, such as F1, and for means over all records.
-            Comparisons correct the bias that the former have with few patients (``without_bias``
-            in ``statistics/halves.py``); means have next to none.
+            only patients who add to it count as units of an interval. It is empty for means over
+            all records, to which every patient adds, and for scores such as F1. With few patients,
+            scores such as F1 are biased, which comparisons correct (``without_bias`` in
+            ``statistics/halves.py``).
     """
 
     per_case: PerCase
@@ -129,16 +128,18 @@ def by_case(
     better: Direction | None = None,
     *,
     interval: bool = False,
+    needs: str = "",
     **further: Any,
 ) -> Score:
     """Return a score that is the mean of ``value`` over the cases that have one, if any; with an
-    interval it is tested."""
+    interval it is tested. ``needs``: the column that it needs; it can be omitted if ``value`` has
+    only one."""
 
     def rows(cases: pl.DataFrame, _: Convention) -> np.ndarray:
         return mean_rows(cases.select(value.cast(pl.Float64)).to_series().to_numpy())
 
     sums = Sums(rows, lambda sums, _: mean(sums), counted=(1,))
-    needs = value.meta.root_names()[0]  # the only column, or the one of a condition's value
+    needs = needs or value.meta.root_names()[0]
     further |= {"better": better, "needs": needs, "omit_if_undefined": True}
     further |= dict.fromkeys(("interval", "tested"), interval)
     return Score(key, title, meaning, sums, **further)

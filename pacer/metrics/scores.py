@@ -340,6 +340,7 @@ SCORES: tuple[Score, ...] = (
         pl.when(_WITHOUT_PRIOR).then(_has("hypothesis_wording")),
         _UNFOUNDED,
         "lower",
+        needs="hypothesis_wording",
         place="contents",
     ),
     by_case(

@@ -61,7 +61,8 @@ def train(
             are trained.
         scratch: directory of the resumable state, named by a fingerprint of parameters and inputs
             (``scratch_directory``), so a state of others is never loaded.
-        log: a resumed run logs the earlier rows again, so the log may start empty.
+        log: called in every process; a resumed run logs the earlier rows again, so the log may
+            start empty.
 
     Raises:
         ConfigError: more processes than records in a micro-batch.
@@ -333,9 +334,9 @@ class _Run:
         divisors = torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros])
         divisors = self.accelerator.reduce(sent(divisors, device), reduction="sum")
         self.model.zero_grad()
-        # some parameters have a slice for each source. The optimiser steps on these slices, which
-        # share the model's memory but have gradients of their own: `BlockOptimizer.step` sets them
-        # from the model's gradients.
+        # AdamW steps on views of the parameters (for instance, one for the lateral view's part of a
+        # matrix), whose gradients `BlockOptimizer.step` sets; they are dropped here, or the memory
+        # of the last gradients would stay in use
         self.optimizer.adamw.zero_grad()
         means = Means()
         totals = []

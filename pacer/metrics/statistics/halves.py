@@ -5,7 +5,7 @@ half is like all patients, of whom some count twice and the others not at all. T
 mean 1 and variance 1, as those of the bootstrap have, so the score varies as much as with a new
 draw of all patients.
 
-For two systems, each of which keeps its own reports, the differences in all halves, in order, give
+For two systems, no reports are swapped between them. The differences in all halves, in order, give
 the interval (their 2.5 and 97.5 percentiles) and the p value (how often the difference vanishes or
 turns around), so p is at most .05 exactly where the interval excludes 0. For means over the same
 records, p is that of approximate randomization. For one system, the halves give the variance of a
@@ -333,7 +333,8 @@ def _units(*runs: Mapping[Key, Summed]) -> dict[Key, int]:
 
 
 def _with_least(numbers: dict[Key, Any]) -> dict[Key, Any]:
-    """Add the least value of all contexts for the mean (of truth values: whether all are true)."""
+    """Add the least value of all contexts for the mean (of truth values: whether all are true),
+    also if there is only one context and thus no mean."""
     least = {
         (MEAN, name): min(number for (_, other), number in numbers.items() if other == name)
         for _, name in numbers

@@ -153,6 +153,8 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
             sentences.append(f"{words}: {', '.join(beyond)}.")
     below = []
     for context in contexts_of(cases):
+        # of all findings, where a previous report is known: in the report, in the previous report
+        # itself, and in this together with a report written without it
         f1 = scores[context].get("prior_f1") or 0.0
         known = {
             end: scores[context].get(f"prior_f1{end}") or 0.0 for end in ("_itself", "_united")
