@@ -61,9 +61,8 @@ _TAKEN = {
 class Annotated(NamedTuple):
     """Cases with all their columns. ``ledger``: the rows of their findings, which are collected
     last, as they are many. ``originals``: the cases whose original findings section is known, with
-    it as reference. ``own``:
-    the user's columns. ``meanings``: what the columns mean that the user's functions returned.
-    ``failed``: scores that could not be computed, with the reason."""
+    it as reference. ``own``: the user's columns. ``meanings``: what the columns mean that the
+    user's functions returned. ``failed``: scores that could not be computed, with the reason."""
 
     cases: pl.DataFrame
     ledger: pl.LazyFrame
