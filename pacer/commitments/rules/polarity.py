@@ -138,7 +138,11 @@ _PART_OF, _ITS_PART, _PLACE, _PLACED = (
 )
 _EXCEPTION, _PAST = re.compile(GROUPS["exception"]), re.compile(GROUPS["past"])
 _CONJUNCTION = re.compile(r"\b(?:or|nor|andor|and)\b")
-_EQUALS = re.compile(r" (?:is|are) (?:(?:an?|the|likely|probably|now|left|right|basal) )*")
+_EQUALS = re.compile(
+    r"(?: (?:last|on|yesterday|(?:mon|tues|wednes|thurs|fri|satur|sun)day|night|week|month))*"
+    r" (?:is|are) (?:(?:an?|the|in fact|really|actually|simply|just|merely|likely|probably|now|left"
+    r"|right|basal) )*"
+)
 _OR_A = re.compile(r"\bor an? (?:(?!and\b)[\w-]+ ){0,2}$")
 _BESIDES = re.compile(r"\band\b(?! or\b)")
 

@@ -56,8 +56,8 @@ _DASHED, _WORD = re.compile(r"\s*[-*]"), re.compile(r"\S+")
 _ITEM_LENGTH, _WIDTH = 40, 30
 #: A line break inside a sentence, and the first word (or its part before a hyphen) behind it.
 _WRAP, _FIRST_WORD = re.compile(r"\n(?=[ \t]*[a-z\d(])(?<![.;:!?]\n)"), re.compile(r"[^\s-]*-?")
-#: A text is searched for an addendum, for divided words or for values only if it contains one of
-#: these.
+#: A text is searched for an addendum, for divided words, for values and so on only if it contains
+#: one of these.
 _HEADED = ("correct", "amend", "errat", "revis")
 _IN_DIVIDED = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
 _IN_VALUES = (
@@ -78,6 +78,7 @@ _IN_VALUES = (
     " none,",
 )
 _IN_HEDGED = ("suspected,", "vored,", "voured,", "possible,", "likely", "excluded,", "bly)")
+_IN_SERIES = (", resol", ", clear", ", disap", ", vanish")
 _IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,", " 0 ", " 0%")
 
 
@@ -190,7 +191,7 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
         text = _ASIDE.sub(_end, text)
     if "istory" in text or "h/o" in text or "hx" in text:
         text = _HISTORY.sub(_end, text)
-    if "\n" in text or "?" in text or ":" in text or " -" in text:
+    if "\n" in text or "?" in text or ":" in text or " -" in text or has_any(text, _IN_SERIES):
         text = _BREAK.sub(_end, text)
     if ") " in text:
         text = _NUMBERED.sub(_end, text)
