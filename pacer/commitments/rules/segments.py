@@ -60,14 +60,10 @@ _WRAP, _FIRST_WORD = re.compile(r"\n(?=[ \t]*[a-z\d(])(?<![.;:!?]\n)"), re.compi
 #: one of these.
 _HEADED = ("correct", "amend", "errat", "revis")
 _IN_DIVIDED = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
-_IN_VALUES = (
-    ":",
-    "(",
-    "|",
-    "- ",
-    "?!",
-    "•",
-    "\t",
+_IN_VALUES = (":", "(", "|", "•", "\t", "?!", "+", "- ", "-ve", "-,", "-;", " 0 ", " 0%")
+_IN_HEDGED = ("likely", "bly)")
+#: The same for texts with a comma.
+_IN_LISTED_VALUES = (
     " no,",
     " yes,",
     "sent,",
@@ -76,10 +72,11 @@ _IN_VALUES = (
     "mentioned,",
     " nil,",
     " none,",
+    "neg,",
+    "pos,",
 )
-_IN_HEDGED = ("suspected,", "vored,", "voured,", "possible,", "likely", "excluded,", "bly)")
-_IN_SERIES = (", resol", ", clear", ", disap", ", vanish")
-_IN_VALUES += ("neg,", "pos,", "-ve", "+ve", "-,", "-;", "+,", " 0 ", " 0%")
+_IN_LISTED_HEDGES = ("suspected,", "vored,", "voured,", "possible,", "excluded,")
+_IN_SERIES = (", resol", ", clear", ", disap", ", remov")
 
 
 def located_segments(report: str) -> Iterator[tuple[str, Sequence[int]]]:
@@ -191,7 +188,13 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
         text = _ASIDE.sub(_end, text)
     if "istory" in text or "h/o" in text or "hx" in text:
         text = _HISTORY.sub(_end, text)
-    if "\n" in text or "?" in text or ":" in text or " -" in text or has_any(text, _IN_SERIES):
+    if (
+        "\n" in text
+        or "?" in text
+        or ":" in text
+        or " -" in text
+        or ("," in text and has_any(text, _IN_SERIES))
+    ):
         text = _BREAK.sub(_end, text)
     if ") " in text:
         text = _NUMBERED.sub(_end, text)
@@ -208,11 +211,12 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
         lower = _BETWEEN_DASHES.sub(_bracketed, lower)
     if has_any(lower, _IN_DIVIDED):
         lower, places = substitute(_DIVIDED, _edited, lower, places)
-    if has_any(lower, _IN_HEDGED):
+    has_comma = "," in lower
+    if has_any(lower, _IN_HEDGED) or (has_comma and has_any(lower, _IN_LISTED_HEDGES)):
         lower, places = substitute(_HEDGED, _edited, lower, places)
     if "=" in lower:  # the rules write their own sign before values
         lower = lower.replace("=", ":")
-    if has_any(lower, _IN_VALUES):
+    if has_any(lower, _IN_VALUES) or (has_comma and has_any(lower, _IN_LISTED_VALUES)):
         lower, places = substitute(_VALUES, _edited, lower, places)
     if "-" in lower or "'" in lower or "?" in lower:
         lower = _LOOSE.sub(_loose, lower)
