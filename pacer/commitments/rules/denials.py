@@ -14,7 +14,7 @@ _QUALIFIER, _GENERAL, _PREDICATE, _STATED = (
 _PROPERTY_OF, _EVIDENCE, _DENIED_DEGREE = (
     re.compile(GROUPS[name]) for name in ("property_of", "evidence", "denied_degree")
 )
-_TO_OR, _SUCH_AS, _FRONTED, _PREDICATED = (
+TO_OR, _SUCH_AS, _FRONTED, _PREDICATED = (
     re.compile(GROUPS[name]) for name in ("to_or", "such_as", "fronted", "predicated")
 )
 #: "Or" between findings that a denial lists.
@@ -70,7 +70,7 @@ def ends_before(
     words = _PREDICATE.sub("", spoken).split()
     if not spoken.strip() or not (negated_verb or (words and not _QUALIFIER.fullmatch(words[-1]))):
         return False
-    if _TO_OR.match(text, stop + 1) or _SUCH_AS.match(text, stop):
+    if TO_OR.match(text, stop + 1) or _SUCH_AS.match(text, stop):
         return False
     closed = (
         negated_verb

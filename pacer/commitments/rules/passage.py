@@ -19,14 +19,14 @@ class Passage(NamedTuple):
     commas: list[int]
 
 
-_LISTED, _VERB, _CAUSE, _OR_BOTH = (
+_LISTED, VERB, _CAUSE, _OR_BOTH = (
     re.compile(GROUPS[name]) for name in ("listed", "verb", "cause", "or_both")
 )
 _SUBJECT, _PLURAL_VERB, _INSIDE = (
     re.compile(GROUPS[name]) for name in ("subject", "plural_verb", "inside_finding")
 )
 _SHORT, _TAKES_UP = re.compile(GROUPS["short_phrase"]), re.compile(GROUPS["takes_up"])
-_CONJUNCTION = re.compile(r"\b(?:or|nor|andor|and)\b")
+CONJUNCTION = re.compile(r"\b(?:or|nor|andor|and)\b")
 #: The kinds of cues at which a statement ends.
 _LIMITS = ("clause", "statement", "degree", "instead")
 
@@ -64,7 +64,7 @@ def _end_of_list(passage: Passage, subjects: int) -> int:
     is not seen" does not)."""
     here, joined, others = passage.mention, False, passage.after
     # "the heart is enlarged and effusion is lacking": a name with a verb is a statement of its own
-    if others and _VERB.search(passage.text, here.start, here.end):
+    if others and VERB.search(passage.text, here.start, here.end):
         return others[0].start
     if others and is_inside(passage, here, others[0]):
         here, *others = others
@@ -85,7 +85,7 @@ def _end_of_list(passage: Passage, subjects: int) -> int:
             joined
             or listed[1] is not None
             or one_thing
-            or _CONJUNCTION.search(passage.text, here.end, following.start) is not None
+            or CONJUNCTION.search(passage.text, here.end, following.start) is not None
             or _CAUSE.fullmatch(passage.text, here.end, following.start) is not None
             or _OR_BOTH.match(passage.text, following.end) is not None
         )

@@ -12,12 +12,20 @@ from typing import NamedTuple
 
 from pacer.commitments.rules.denials import (
     ALTERNATIVE,
+    TO_OR,
     denies_a_property,
     ends_at_comma,
     ends_before,
 )
 from pacer.commitments.rules.doubt import features, is_doubtful
-from pacer.commitments.rules.passage import Passage, end_of_aside, end_of_text, is_inside
+from pacer.commitments.rules.passage import (
+    CONJUNCTION,
+    VERB,
+    Passage,
+    end_of_aside,
+    end_of_text,
+    is_inside,
+)
 from pacer.commitments.rules.table import GROUPS, Match
 
 
@@ -130,14 +138,11 @@ def _reaches(cue: Match, mention: Match, floor: int, ceiling: int, resumed: int)
     return cue.start < min(ceiling, from_here + backwards)
 
 
-_COURSE, _TO_OR, _VERB, _DENIAL = (
-    re.compile(GROUPS[name]) for name in ("course", "to_or", "verb", "denial")
-)
+_COURSE, _DENIAL = re.compile(GROUPS["course"]), re.compile(GROUPS["denial"])
 _PART_OF, _ITS_PART, _PLACE, _PLACED = (
     re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed")
 )
 _EXCEPTION, _PAST = re.compile(GROUPS["exception"]), re.compile(GROUPS["past"])
-_CONJUNCTION = re.compile(r"\b(?:or|nor|andor|and)\b")
 _EQUALS = re.compile(
     r"(?: (?:last|on|yesterday|(?:mon|tues|wednes|thurs|fri|satur|sun)day|night|week|month))*"
     r" (?:is|are) (?:(?:an?|the|in fact|really|actually|simply|just|merely|likely|probably|now|left"
@@ -226,8 +231,8 @@ def _no_longer_applies(passage: Passage, cue: Match) -> bool:
             return True
         # "no consolidation, small effusion, or pneumothorax": a word of degree within the list that
         # the cue introduces
-        if other.row.says == "degree" and _TO_OR.match(text, other.start):
-            begins = _CONJUNCTION.search(text, cue.end, other.start) is not None
+        if other.row.says == "degree" and TO_OR.match(text, other.start):
+            begins = CONJUNCTION.search(text, cue.end, other.start) is not None
         else:
             begins = denial or other.row.says in ("statement", "degree")
         # "resolution of the effusion and right consolidation": one denial of both; "pneumonia or an
@@ -250,7 +255,7 @@ def _no_longer_applies(passage: Passage, cue: Match) -> bool:
     closed = ALTERNATIVE.search(text, cue.end, last.end) and not ALTERNATIVE.search(
         text, end, following
     )
-    if (cue.row.says == "negative" and new and closed) or _VERB.search(text, start, end):
+    if (cue.row.says == "negative" and new and closed) or VERB.search(text, start, end):
         return True
     if _EQUALS.fullmatch(text, last.end, start):  # "not thought to be pneumonia, is atelectasis"
         return True
