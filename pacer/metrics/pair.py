@@ -2,6 +2,7 @@
 are scored."""
 
 import re
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -86,8 +87,8 @@ def _matched(
     references: Reports, hypotheses: Reports, options: Pairing
 ) -> tuple[pl.DataFrame, int]:
     """Return the rows of the references with the ``hypothesis`` of each (null: it has no text), and
-    the number of references that were left out, as they have no text. Texts without ids have no
-    split or context either, and are numbered."""
+    the number of references that were left out, as they have no text. Texts without ids are
+    numbered; as they are the only column, they have no split or context."""
     has_ids = ["id" in side.columns for side in (references, hypotheses)]
     if has_ids[0] != has_ids[1]:
         without, other = (hypotheses, references) if has_ids[0] else (references, hypotheses)
@@ -124,6 +125,7 @@ def _matched(
         (name, str(hypotheses.path)),
         missing=options.missing == "empty",
     )
+    # a column of ids that the caller names is a deliberate choice, which others need not confirm
     if options.reference_id is None and options.hypothesis_id is None:
         _check_other_columns(expected, offered, references, hypotheses)
     texts = with_text.select("id", pl.col("text").alias("hypothesis"))
@@ -221,18 +223,18 @@ def _bare(key: str) -> str:
 def _check_other_columns(
     expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports
 ) -> None:
-    """Refuse pairs of rows that other columns show to be of different cases.
+    """Refuse pairs of rows that other columns show to be of different cases. For instance, the rows
+    are paired by ``case``, the references also have the columns ``study_id`` and ``file``, and the
+    reports ``study_id`` and ``image``. These columns must agree in every pair:
 
-    For instance, the references have the columns ``case``, ``study_id`` and ``file``, the reports
-    ``case``, ``study_id`` and ``image``, and the rows are paired by ``case``. Compared are
+    - two of the same name (``study_id``), if it is one for ids or they hold the same distinct
+      values;
+    - two without a namesake in the other file (``file`` and ``image``), if they hold the same
+      distinct values.
 
-    - columns of the same name, if it is one for ids (``study_id``);
-    - columns that hold the same distinct values, whatever their names (``file`` and ``image``),
-      unless these only number the rows, as any two tables of one length have such values in common.
-
-    A column with a partner of the same name is compared with no other one. If the rows are paired
-    by columns of two names (``case`` and ``image``), each of the two is also compared with all
-    columns of the other file that hold its values, and even row numbers count.
+    Mere row numbers do not count as the same values, as any two tables of one length share them.
+    If the rows are paired by columns of two names (``case`` and ``image``), both of these are
+    treated as columns without a namesake, even if they hold row numbers.
     """
     expected_id, offered_id = (file.columns.get("id", "") for file in (references, hypotheses))
     pairs = expected.join(
@@ -240,24 +242,14 @@ def _check_other_columns(
     )
     distinct = {column.name: set(column) for column in pairs if column.n_unique() == len(pairs)}
     row_numbers = set(map(str, range(len(pairs) + 1)))
-    of_expected, of_offered = (
-        {name.lower(): name for name in rows.columns if name.startswith(ALSO)}
-        for rows in (expected, offered)
-    )
-    if expected_id.lower() != offered_id.lower():
-        # with two keys, neither has a partner of its name, so each is compared with all columns
-        of_expected["id of the references"] = "id"
-        of_offered["id of the reports"] = "id"
-    for key, other_key in product(of_expected, of_offered):
-        if key != other_key and (key in of_offered or other_key in of_expected):
-            continue
-        name, other = of_expected[key], of_offered[other_key]
-        has_name_of_ids = key == other_key and IS_ID.fullmatch(key.removeprefix(ALSO).strip())
+    with_ids = expected_id.lower() != offered_id.lower()
+    for name, other in _comparable(expected, offered, with_ids):
+        is_same_name = name.lower() == other.lower()
+        is_for_ids = is_same_name and IS_ID.fullmatch(name.removeprefix(ALSO).strip())
         values = distinct.get(name)
         holds_same = values is not None and values == distinct.get(f"offered {other}")
         only_numbers = holds_same and values <= row_numbers and "id" not in (name, other)
-        is_compared = has_name_of_ids or (holds_same and not only_numbers)
-        if not is_compared:
+        if not is_for_ids and (only_numbers or not holds_same):
             continue
         wrong = pairs.filter(pl.col(name) != pl.col(f"offered {other}"))["id"]
         if len(wrong):
@@ -271,6 +263,23 @@ def _check_other_columns(
                 f'pass it as `--id`, or in Python pass reference_id="{column}" and '
                 f'hypothesis_id="{other_column}"'
             )
+
+
+def _comparable(
+    expected: pl.DataFrame, offered: pl.DataFrame, with_ids: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield each further column of ``expected`` with its namesake in ``offered`` or, without one,
+    with all columns there that have none either. ``with_ids``: also the ids, as columns without a
+    namesake."""
+    first, second = (
+        {name.lower(): name for name in rows.columns if name.startswith(ALSO)}
+        for rows in (expected, offered)
+    )
+    ids = ["id"] * with_ids
+    alone = [name for key, name in second.items() if key not in first] + ids
+    for key, name in first.items():
+        yield from product([name], [second[key]] if key in second else alone)
+    yield from product(ids, alone)
 
 
 def _contexts(cases: pl.DataFrame, references: Reports) -> list[str]:
