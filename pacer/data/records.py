@@ -33,8 +33,9 @@ from pacer.data.sections import MAY_HOLD_MORE, more_than_a_section
 from pacer.data.values import bare_id, mapped, quoted
 from pacer.data.wording import compares_with_prior
 
-#: Columns of the frame that every reader returns, a row per examination. Texts are unchanged, and
-#: may be blank; any other absent value is null.
+#: Columns of the frame that every reader returns. A row is one examination, also called a study
+#: here; several rows may have one ``study_id``. Texts are unchanged, and may be blank; any other
+#: absent value is null.
 STUDY_SCHEMA: dict[str, pl.DataType] = {
     "file": pl.String(),
     "row": pl.String(),  # as in problems.csv
@@ -108,9 +109,10 @@ def draft_records(
 
     Returns:
         Records, whose ``record_id`` may repeat and whose images are unchecked, with the columns of
-        ``records.parquet``, those of the examinations, and ``examination`` (its number),
-        ``compares`` (whether the target presupposes a previous report; null if the context has one)
-        and ``nothing_left`` (whether no sentence of the target remains without comparisons).
+        ``records.parquet``, those of the examinations, and ``examination`` (the number of the
+        examination's row), ``compares`` (whether the target presupposes a previous report; null if
+        the context has one) and ``nothing_left`` (whether no sentence of the target remains without
+        comparisons).
     """
     rows = studies._replace(used=study_frame(studies.used, config))
     rows = _checked(rows, config, names, notes)
@@ -123,8 +125,8 @@ def draft_records(
     draft = studies_in_use.with_row_index("examination").explode("contexts")
     draft = draft.rename({"contexts": "context"})
     if config.limit is not None:
-        # the rank of a study within its context and split, from 1; if several rows have one
-        # study_id, all take the rank of the first
+        # the rank of a study_id within its context and split, from 1; all rows with one study_id
+        # take the rank of the first
         rank = pl.col("study_id").is_first_distinct().cum_sum().over("context", "split")
         draft = draft.with_columns(rank=rank).filter(
             pl.col("rank").first().over("context", "split", "study_id") <= config.limit
@@ -192,9 +194,9 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
     """Keep the examinations with valid ids and texts and at least one enabled context. Set to null
     texts such as ``N/A``, blank sections of the examination itself, and in tables an impression
     equal to the findings."""
-    for field in ("id", "study_id", "subject_id"):
-        fault = mapped(field, id_fault)
-        studies = studies.exclude(field, fault.is_not_null(), fault)
+    for name in ("id", "study_id", "subject_id"):
+        fault = mapped(name, id_fault)
+        studies = studies.exclude(name, fault.is_not_null(), fault)
 
     def stands_for_no_text(text: str) -> bool:
         # a text without letters and digits stays in MIMIC-RG4: LLM-RG4 cleans it like any other,
@@ -211,7 +213,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
             for residue, pattern in RESIDUE.items():
                 ids = with_residue.filter(pl.col(name).str.contains(pattern))["id"]
                 notes.count_first("residue", name, ((residue, id) for id in ids))
-        field = names.get(name, name)
+        field = names.get(name, name)  # the input's name for the column
         has_control = pl.col(name).str.contains(CONTROL)
         studies = studies.exclude(field, has_control, mapped(name, fault_of))
         studies = studies.exclude(field, pl.col(name).str.contains(LOST), _LOST_TEXT)

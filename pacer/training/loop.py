@@ -221,7 +221,7 @@ class _Run:
         ranks = self.accelerator.num_processes
 
         def make(micro: MicroBatch) -> Part:
-            # lambda_q is the weight of the commitment's tokens, which the batch holds
+            # the batch holds the weights of its tokens; lambda_q is that of the commitment's tokens
             batch = self.examples.training_batch(micro, self.phase.losses.lambda_q)
             return micro.rows, batch.ready_for(self.accelerator.device)
 
@@ -291,8 +291,8 @@ class _Run:
         self.unchecked = []
         if not unchecked:
             return
-        all_numbers = torch.stack([update.numbers for update in unchecked]).tolist()
-        for (update, all_rows, _), (loss, norm, *totals) in zip(
+        all_numbers = torch.stack([one.numbers for one in unchecked]).tolist()
+        for (update_number, all_rows, _), (loss, norm, *totals) in zip(
             unchecked, all_numbers, strict=True
         ):
             if not math.isfinite(loss):
@@ -313,8 +313,8 @@ class _Run:
             # every process comes here, as they have the same loss and norm
             ids = gather_object([table.record_id(int(row)) for rows in bad for row in rows])
             raise PacerError(
-                f"{self.phase.name}: the {what} at update {update} is {value} on records "
-                f"{', '.join(ids)}; the last saved state is kept. Lower "
+                f"{self.phase.name}: the {what} at update {update_number} is {value} on "
+                f"records {', '.join(ids)}; the last saved state is kept. Lower "
                 f"{self.phase.name}.learning_rate, or inspect these records"
             )
 
