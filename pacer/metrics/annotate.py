@@ -76,7 +76,7 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
     """Return paired cases with everything that scores need. ``threshold``: from which probability
     on findings count as present."""
     failed: dict[str, str] = {}
-    # a file of labels has those of the references as given, which may have several lines
+    # a file of labels is made from the references as given, before they are put on one line
     references = cases.select("record_id", report="reference") if options.labels else None
     cases = _with_single_line_texts(cases)
     originals = _against_originals(cases, options.settings)

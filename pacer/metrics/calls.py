@@ -116,9 +116,9 @@ def score(
         "hypothesis_id": hypothesis_id,
         "hypothesis_text": hypothesis_text,
     }
-    paths = [_path(source) for source in (references, hypotheses)]
+    files = {"references": _path(references), "hypotheses": _path(hypotheses)}
     if out is not None and not force:
-        check_replaced(Path(out), filter(None, paths[1:]))
+        check_replaced(Path(out), filter(None, [files["hypotheses"]]))
     if not isinstance(columns, str | Path | None):
         raise DataError(
             f"pacer.score: columns must be the path of a table, got {type(columns).__name__}"
@@ -133,7 +133,7 @@ def score(
         metrics=metrics_of(metrics),
     )
     validated_pairing = validated(pairing, "pacer.score", Pairing)
-    cases, origin = _pairs_of(references, hypotheses, paths, validated_pairing)
+    cases, origin = _pairs_of(references, hypotheses, files, validated_pairing)
     result = Scores.of(score_cases(cases, options, origin))
     if out is not None:
         result.write(Path(out))
@@ -141,7 +141,7 @@ def score(
 
 
 def _pairs_of(
-    references: Source, hypotheses: Source, paths: Iterable[Path | None], options: Pairing
+    references: Source, hypotheses: Source, files: Mapping[str, Path | None], options: Pairing
 ) -> tuple[pl.DataFrame, Origin]:
     """Read and pair the reports; return the cases, and where they are from. The tables that were
     read are not kept, as they are as large as the cases."""
@@ -155,7 +155,7 @@ def _pairs_of(
     read = {name: {"file": side.path.name} | side.columns for name, side in sides.items()}
     pairing = {"pairing": "by id" if "id" in generated.columns else "by position"}
     protocol = read | options.model_dump() | counts | pairing
-    return cases, Origin(dict(zip(sides, paths, strict=True)), about, protocol=protocol)
+    return cases, Origin(files, about, protocol=protocol)
 
 
 def _path(source: Source | None) -> Path | None:

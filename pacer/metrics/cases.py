@@ -24,8 +24,8 @@ MEAN = "mean"
 WORDS = pl.List(pl.String)
 #: CheXbert's class of each observation; null without a labeller.
 LABELS = pl.List(pl.Int64)
-#: Columns that come from reading the texts of a case: ``reference``, ``hypothesis`` (the system's
-#: report), and others where there are any:
+#: Columns made from the texts of a case. The texts are ``reference``, ``hypothesis`` (the system's
+#: report) and, where there are any, others such as ``prior_report``. Among the columns are:
 #:
 #: - ``report_positive`` and so on: what the rules read in the system's report;
 #: - ``prior_positive``, ``frontal_positive``, ``no_prior_positive``, ``no_lateral_positive``: the

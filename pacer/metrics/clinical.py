@@ -32,9 +32,9 @@ class Convention:
     ``observations``: the labels that are scored. ``averages``: what the convention reports, its
     headline first. ``duplicates``: ``all`` rows, or the ``first`` of each study.
 
-    An undefined precision, recall or F1 of an observation or record counts as 0 in every average.
-    All published code does this: LLM-RG4, R2Gen, f1chexbert and RadEval by scikit-learn's default,
-    CvT2DistilGPT2, CXRMate and MLRG by ``fillna(0)``.
+    In averages over observations or records (all but ``micro``), those whose precision, recall or
+    F1 is undefined count as 0. All published code does this: LLM-RG4, R2Gen, f1chexbert and RadEval
+    by scikit-learn's default, CvT2DistilGPT2, CXRMate and MLRG by ``fillna(0)``.
     """
 
     present: tuple[int, ...]
@@ -107,8 +107,8 @@ def plain_mean(values: Sequence[float | None]) -> float | None:
 
 
 def label_counts(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Return hits, predictions and references ``[n, 3 * labels]`` from Boolean arrays ``[n,
-    labels]``."""
+    """Return which labels are hit, predicted and expected, side by side ``[n, 3 * labels]``, from
+    Boolean arrays ``[n, labels]``."""
     return np.concatenate([truth & predicted, predicted, truth], axis=1).astype(float)
 
 
@@ -133,11 +133,10 @@ def _counted(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
 
 
 def averaged(sums: np.ndarray, ratio: str, average: Average = "micro") -> np.ndarray:
-    """Return precision, recall or F1 from sums ``[..., 3 * labels]`` of :func:`label_counts`: hits,
-    predicted and expected of each label. NaN:
-    a micro ratio without a denominator, or a weighted average if nothing is present; other
-    undefined values count as 0. For the average
-    ``example``, use :func:`ratios`, which rearranges the sums first."""
+    """Return precision, recall or F1 from sums ``[..., 3 * labels]`` of :func:`label_counts`. The
+    result is NaN for a micro ratio without a denominator, and for a weighted average if no label is
+    expected. In averages over labels, an undefined ratio counts as 0. For the average ``example``,
+    use :func:`ratios`, which rearranges the sums first."""
     parts = np.split(sums, 3, axis=-1)
     hits, predicted, expected = (
         [part.sum(axis=-1) for part in parts] if average == "micro" else parts

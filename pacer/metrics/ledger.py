@@ -239,7 +239,7 @@ def lists_by_row(rows: pl.DataFrame, chosen: pl.Expr, count: int) -> pl.Series:
     lists = rows.filter(chosen).group_by("row", maintain_order=True).agg("finding")
     every = pl.DataFrame({"row": range(count)}, {"row": pl.UInt32})
     joined = every.join(lists, on="row", how="left", maintain_order="left")["finding"]
-    # in one piece: polars fails on sets of two columns that are cut at different rows
+    # in one chunk: `list.set_intersection` fails on two columns with different chunk boundaries
     return joined.fill_null([]).rechunk()
 
 

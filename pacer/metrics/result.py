@@ -2,9 +2,9 @@
 defines every number. It reads and writes itself.
 
 The files of a folder are ``scores.json``, ``cases.parquet``, ``findings.parquet`` and
-``signature.json``. The signature has the run id, a hash of cases, scores and signature, which both
-tables carry too, and the hash of the scores. So equal results are equal files, and a reader refuses
-files that do not belong together: they are of two runs, one of which was stopped while it wrote.
+``signature.json``. The run id is a hash of cases, scores and signature; it is in the signature and
+in both tables. The signature also has the hash of the scores. So equal results are equal files, and
+a reader refuses files of two runs, one of which was stopped while it wrote.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ class Result:
         ledger: pl.LazyFrame,
     ) -> Self:
         """Return a result with its id and the hash of its scores in the signature."""
-        with TemporaryFile() as file:  # in memory it would take the place of the cases once more
+        with TemporaryFile() as file:  # in memory it would need as much again as the cases
             cases.write_ipc(file)
             file.seek(0)
             rows = hashlib.file_digest(file, "sha256").hexdigest()

@@ -73,8 +73,7 @@ class Score:
         interval: whether it has an interval, if it has sums.
         tested: whether two runs are compared by it.
         needs: column of the cases without whose values it does not apply.
-        omit_if_undefined: whether it is left out, and not undefined, without a case that has a
-            value.
+        omit_if_undefined: if no case has a value, True leaves the score out, and False gives None.
         decimals: as it is printed; 0: a number of records, which has no mean over contexts.
         beside: its heading beside scores of other tables.
         short: its heading in the tables of studies.

@@ -172,7 +172,7 @@ def _bleu(order: int) -> Score:
 
 
 def _stated(key: str, suffix: str, *, needs: str, stated: pl.Expr | None = None) -> Score:
-    """Return the score of findings that a source, the previous report or the lateral view, adds or
+    """Return the score of findings that a source (the previous report or the lateral view) adds or
     lacks; for instance of those that only the previous report has (``gone_stated``).
 
     Args:
@@ -213,7 +213,9 @@ def _attribute(kind: str | None, chance: bool = False) -> Score:
         key += "_chance"
         column = "chance_attributes"
         title = f"{(kind or 'attributes').capitalize()} by chance"
+    # how often the texts agree in each kind, then how often the reference names it
     width = 2 * len(KINDS)
+    named = (index for index, one in enumerate(KINDS, len(KINDS)) if kind in (None, one))
 
     def rows(cases: pl.DataFrame, _: Convention) -> np.ndarray:
         return np.array([one or [0] * width for one in cases[column].to_list()], dtype=float)
@@ -222,13 +224,7 @@ def _attribute(kind: str | None, chance: bool = False) -> Score:
         key=key,
         title=title,
         meaning=f"{kind or 'mean of side, severity and course'}: {_AGREES}{_CHANCE * chance}",
-        sums=Sums(
-            rows,
-            lambda sums, _: attribute_share(sums, kind),
-            counted=tuple(
-                place for place, one in enumerate(KINDS, len(KINDS)) if kind in (None, one)
-            ),
-        ),
+        sums=Sums(rows, lambda sums, _: attribute_share(sums, kind), counted=tuple(named)),
         place="contents",
         better=None if chance else "higher",
         tested=not chance,
@@ -447,6 +443,7 @@ SCORES: tuple[Score, ...] = (
     _stated("new_stated", "_without", needs="no_prior_positive"),
     _stated("lateral_only_stated", "", needs="frontal_positive", stated=_REPORT),
     _stated("lateral_only_stated", "_without", needs="no_lateral_positive"),
+    # F1 of all findings, over the cases whose previous report is known
     _stated("prior_f1", "", needs="prior_positive", stated=_REPORT),
     _stated("prior_f1", "_without", needs="no_prior_positive"),
     _stated("prior_f1", "_itself", needs="prior_positive"),
