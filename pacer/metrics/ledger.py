@@ -131,7 +131,8 @@ def _stated(
         for row, anchor, attributes in texts
         for finding, state in _states(anchor)
     ]
-    schema = {name: pl.String() if name in KINDS else READ[name] for name in [*READ][:-1]}
+    schema = {name: pl.String() if name in KINDS else READ[name] for name in READ}
+    del schema["places"]
     table = pl.DataFrame(rows, schema, orient="row")
     return table.with_columns(pl.col(KINDS).str.extract_all(r"\w+"))  # faster than lists in rows
 
@@ -253,6 +254,6 @@ def attribute_counts(rows: pl.DataFrame, count: int) -> np.ndarray:
     ]
     both = rows.filter(_BOTH_AFFIRM)
     counts = np.zeros((count, 2 * len(KINDS)), dtype=int)
-    flags = both.select(one.alias(str(place)) for place, one in enumerate([*agreed, *named]))
+    flags = both.select(one.alias(str(index)) for index, one in enumerate([*agreed, *named]))
     np.add.at(counts, both["row"].to_numpy(), flags.to_numpy().astype(int))
     return counts

@@ -89,9 +89,9 @@ def _matched(
     """Return the rows of the references with the ``hypothesis`` of each (null: it has no text), and
     the number of references that were left out, as they have no text. Texts without ids are
     numbered; as they are the only column, they have no split or context."""
-    has_ids = ["id" in side.columns for side in (references, hypotheses)]
-    if has_ids[0] != has_ids[1]:
-        without, other = (hypotheses, references) if has_ids[0] else (references, hypotheses)
+    has_ids = "id" in references.columns
+    if has_ids != ("id" in hypotheses.columns):
+        without, other = (hypotheses, references) if has_ids else (references, hypotheses)
         hint = "" if without.path.suffix else NAME_INDEX  # a frame in memory has no suffix
         raise DataError(
             f"{without.path} has no ids, but {other.path} does; add ids{hint}, or drop them if the "
@@ -113,7 +113,7 @@ def _matched(
     if expected.is_empty():
         raise DataError(f"{name}: all references are empty")
     lacking = len(expected) - len(offered)
-    if not has_ids[0] and (lacking < 0 or (lacking and options.missing == "error")):
+    if not has_ids and (lacking < 0 or (lacking and options.missing == "error")):
         raise DataError(
             f"{name} has {len(expected)} texts and {hypotheses.path} {len(offered)}; texts without "
             "ids are paired in their order, so both need as many"
@@ -121,7 +121,7 @@ def _matched(
     with_text = offered.drop_nulls("text")
     _check_ids(
         expected,
-        [offered, with_text],
+        offered,
         (name, str(hypotheses.path)),
         missing=options.missing == "empty",
     )
@@ -196,15 +196,15 @@ def _select(file: Reports, options: Pairing) -> tuple[pl.DataFrame, str]:
 
 
 def _check_ids(
-    expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[str, str], missing: bool
+    expected: pl.DataFrame, offered: pl.DataFrame, names: tuple[str, str], missing: bool
 ) -> None:
-    """Check that the ids pair; ``sides``: the rows of the hypotheses, and those with a text. With
-    ``missing``, they may lack some of the ``expected``."""
+    """Check that the ids of the hypotheses, ``offered``, pair with the ``expected``. With
+    ``missing``, some may be missing."""
     try:
-        for rows in sides:  # an id without a text must also pair
+        for rows in (offered, offered.drop_nulls("text")):  # an id without a text must also pair
             check_pairs(expected["id"].to_list(), rows["id"].to_list(), *names, missing=missing)
     except DataError as error:
-        ids, given = expected["id"], sides[0]["id"]
+        ids, given = expected["id"], offered["id"]
         repeated = ids.is_duplicated().any() or given.is_duplicated().any()
         remedy = _MISSING if set(given) <= set(ids) else _UNKNOWN
         if not {*ids} & {*given} and {*map(_bare, ids)} & {*map(_bare, given)}:

@@ -73,14 +73,16 @@ class Result:
         if folder.is_file():
             raise DataError(f"{folder} is a file of a scored run; pass the folder that it is in")
         inside = folder if (folder / CASES).is_file() else folder / "metrics"
-        cases, run = _read_table(inside / CASES, folder)
+        cases, run_of_cases = _read_table(inside / CASES, folder)
         has_scores = whole or (inside / SCORES_FILE).is_file()
         scores, signature = (
             read_scores(inside) if has_scores else ({}, Signature.read(inside / SIGNATURE_FILE))
         )
-        findings, same = _read_table(inside / FINDINGS, folder) if whole else (pl.DataFrame(), run)
-        for name, of_run in ((CASES, run), (FINDINGS, same)):
-            if of_run != signature.run:
+        findings, run_of_findings = (
+            _read_table(inside / FINDINGS, folder) if whole else (pl.DataFrame(), run_of_cases)
+        )
+        for name, run in ((CASES, run_of_cases), (FINDINGS, run_of_findings)):
+            if run != signature.run:
                 raise _unlike(inside, name)
         return cls(scores, cases, signature, findings.lazy())
 

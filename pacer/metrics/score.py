@@ -196,7 +196,7 @@ def build_signature(
     clinical = (
         None if options.chexbert is None else _clinical(options.chexbert, settings.convention)
     )
-    originals = ORIGINALS[settings.originals][1]
+    _, originals = ORIGINALS[settings.originals]
     protocol, about = origin.protocol, origin.about
     files = {"reference_labels": options.labels, "truth": options.truth, **origin.files}
     if settings.columns is not None:

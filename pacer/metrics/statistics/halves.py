@@ -127,10 +127,11 @@ def differences(
     before, after = map(_with_mean, totals)
     result: dict[str, dict[str, Difference]] = {context: {} for context, _ in before}
     for key, drawn in _with_mean(gaps).items():
+        context, name = key
         value, other = float(before[key]), float(after[key])
         low = high = p = None
         if _is_shown(other - value, drawn, units[key]):
-            if key[1] not in are_counted:
+            if name not in are_counted:
                 drawn = without_bias(other - value, drawn)
             rounding = _ROUNDING * max(abs(value), abs(other))
             low, high, p = map(float, interval_and_p(drawn, rounding))
@@ -138,7 +139,7 @@ def differences(
             int(run[key].counts.sum()) if key in run and run[key].counted else None for run in runs
         )
         of_runs = map(defined, (value, other, other - value))
-        result[key[0]][key[1]] = Difference(*of_runs, low, high, p, units[key], tuple(counts))
+        result[context][name] = Difference(*of_runs, low, high, p, units[key], tuple(counts))
     return result
 
 
@@ -233,7 +234,8 @@ def intervals(
             else:
                 ends = interval_and_p(drawn)[:2]
             low, high = map(float, ends)
-        result[key[0]][key[1]] = Interval(defined(value), low, high)
+        context, name = key
+        result[context][name] = Interval(defined(value), low, high)
     return result
 
 
