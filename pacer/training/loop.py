@@ -98,8 +98,8 @@ class Means:
     processes and updates.
 
     The names are the same in every process and update. A micro-batch has one context (unless
-    contexts are mixed), so the values of other contexts may have a count of 0; their means are
-    those of the updates that have them.
+    contexts are mixed), so the values of other contexts may have a count of 0; a mean is over the
+    updates that have the value.
     """
 
     pairs: dict[str, Tensor] = field(default_factory=dict)
@@ -368,8 +368,8 @@ class _Run:
         parameters = list(self.parameters.values())
         active = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
         tokens = sum(int(batch.length.sum()) for batch in batches)
-        # stop requests, tokens, and for each context whether it is active: here of this process,
-        # below of all
+        # stop requests, tokens, and whether each context is active, in this process; with several,
+        # these are added up below
         counts = [float(stop_requested()), float(tokens)]
         counts += [float(context in active) for context in CONTEXTS]
         if self.accelerator.num_processes > 1:
@@ -427,7 +427,7 @@ class _Run:
     def validate_and_log(self, log: Log) -> None:
         """Validate and log after the latest update, if that is due and not yet done. The best
         weights are kept if ``train.checkpoint`` is ``best``."""
-        last_logged = self.history[-1][1] if self.history else 0
+        _, last_logged = self.history[-1] if self.history else ({}, 0)
         if self.done == last_logged:
             return
         losses: dict[str, float] = {}
