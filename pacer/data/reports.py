@@ -226,8 +226,8 @@ def is_blank(text: str) -> bool:
 
 
 def _absent(content: str, given: str | None, known: Sequence[str], option: str) -> str:
-    """Return the message that the column ``given`` by ``option``, or all of the ``known`` ones, are
-    missing."""
+    """Return the message that no column has the name ``given`` by ``option`` or, if none is given,
+    a ``known`` name."""
     if given is not None:
         return f"none is named {given}; choose one of them with {option}"
     names = ", ".join(known)

@@ -73,8 +73,8 @@ class Annotated(NamedTuple):
 
 
 def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = None) -> Annotated:
-    """Return paired cases with everything that scores need. ``threshold``: from which probability
-    on findings count as present."""
+    """Return paired cases with everything that scores need. ``threshold``: the least probability of
+    a finding that counts as present."""
     failed: dict[str, str] = {}
     # a file of labels is made from the references as given, before they are put on one line
     references = cases.select("record_id", report="reference") if options.labels else None

@@ -76,19 +76,19 @@ def score(
         references, hypotheses: each ``{id: text}``, a sequence of texts in the same order, a polars
             or pandas frame, or the path of a file (docs/evaluation.md). References with a column
             ``context`` that names the four contexts are scored by context, others as one, ``all``.
-        out: folder for the files that `pacer score` writes; None: none is written. force: replace
-            the scores of other reports in it.
-        chexbert: folder of the labeller; None: no scores of its labels. labels: file for the
-            references' labels; it is created if it does not exist.
+        out: folder for the files that `pacer score` writes; None: none is written.
+        force: replace the scores of other reports in ``out``.
+        chexbert: folder of the labeller; None: no scores of its labels.
+        labels: file for the references' labels; it is created if it does not exist.
         columns: table with your own scores and groups by ``record_id``.
         metrics: your own scores: name -> function of references and reports (two lists of texts,
             each on one line) that returns one number for each pair; or names of those that
             installed packages offer as ``pacer.scores``.
-        settings: convention of the headline F1, and form of the original findings. without: keys of
-            scores to leave out, such as ``["meteor"]``.
+        settings: convention of the headline F1, and form of the original findings.
+        without: keys of scores to leave out, such as ``["meteor"]``.
         missing: a reference without a report is an error, or is scored with an ``empty`` one.
-            missing_references: a reference that is blank, or a word such as ``nan``, is an error,
-            or its pair is left out (``leave-out``).
+        missing_references: a reference that is blank, or a word such as ``nan``, is an error, or
+            its pair is left out (``leave-out``).
         extract: ``boxed`` scores the last ``\\boxed{}`` of a report.
         deduplicate: drop the repeated sentences of a report.
         clean_references, clean_hypotheses: cleaner: ``upstream`` (LLM-RG4), ``iu_xray`` (R2Gen) or

@@ -66,8 +66,8 @@ class Score:
         key: its name in ``scores.json``.
         title: its heading in its own table.
         meaning: what ``signature.json`` and the table in ``docs/scores.md`` say of it.
-        sums: its definition.
-        compute: the definition of a score that is no function of sums: its value by its key.
+        sums: its definition, if it is a function of sums.
+        compute: otherwise, a function that returns its value by its key.
         place: its table.
         better: which values are better; None: neither, or not known.
         interval: whether it has an interval, if it has sums.

@@ -99,8 +99,8 @@ class Units(NamedTuple):
 
 
 def units_of(cases: pl.DataFrame) -> Units:
-    """Return the coarsest unit that is known for any record. Records whose id of it is blank are
-    units by study, or, if that is blank too, each on its own."""
+    """Return the coarsest unit that is known for any record. A record without its id is grouped by
+    study or, without a study id, is a unit of its own."""
     ids = {
         unit: pl.when(_id(unit).str.strip_chars() != "").then(_id(unit))
         for unit in UNITS
@@ -114,7 +114,7 @@ def units_of(cases: pl.DataFrame) -> Units:
 
 
 def _id(unit: str) -> pl.Expr:
-    return pl.col(f"{unit}_id").cast(pl.String)  # which a column of nulls is not
+    return pl.col(f"{unit}_id").cast(pl.String)  # a column of nulls has no texts
 
 
 def context_sums(
