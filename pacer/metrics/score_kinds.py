@@ -47,10 +47,10 @@ class Sums:
         score: sums ``[..., k]`` -> score ``[...]``, NaN if undefined.
         counted: for a share of findings or records, or a mean over some of the records: the columns
             of the statistics whose sum is the denominator. This sum is shown in the signature, and
-            only patients who add to it count as units of an interval. It is empty for means over
-            all records, to which every patient adds, and for scores such as F1. With few patients,
-            scores such as F1 are biased, which comparisons correct (``without_bias`` in
-            ``statistics/halves.py``).
+            only patients who add to it count as units of an interval. ``counted`` is empty for
+            means over all records, and for scores such as F1; then every patient with a record in
+            the context counts. With few patients, scores such as F1 are biased, which comparisons
+            correct (``without_bias`` in ``statistics/halves.py``).
     """
 
     per_case: PerCase

@@ -52,16 +52,23 @@ class Summed(NamedTuple):
     """A score of one context as a function of sums over units. ``rows``: ``[units, k]``; scores
     that share them hold the same array. ``score``: sums ``[..., k]`` -> scores ``[...]``; undefined
     ones are NaN. ``counted``: columns of the rows with the number of findings, or records, that it
-    is a share or a mean of; none: every unit counts."""
+    is a share or a mean of; none: every unit with a record counts. ``records``: the number of
+    records of each unit in the context; None: every unit has one."""
 
     rows: np.ndarray
     score: Callable[[np.ndarray], np.ndarray]
     counted: tuple[int, ...] = ()
+    records: np.ndarray | None = None
 
     @property
     def counts(self) -> np.ndarray:
-        """How many findings, or records, of each unit count ``[units]``; 1 if every unit does."""
-        return self.rows[:, self.counted].sum(axis=1) if self.counted else np.ones(len(self.rows))
+        """How many findings, or records, of each unit count ``[units]``; 1 for every unit with a
+        record, if there are no ``counted``."""
+        if self.counted:
+            return self.rows[:, self.counted].sum(axis=1)
+        if self.records is None:
+            return np.ones(len(self.rows))
+        return (self.records > 0).astype(float)
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,7 @@ def context_sums(
     functions = {definition.per_case for definition in definitions.values()}  # scores share them
     for context, part in by_context(cases).items():
         codes = units.codes[(cases["context"] == context).to_numpy()]
+        records = np.bincount(codes, minlength=units.count)
         tables = {
             per_case: by_unit(per_case(part, rule), codes, units.count) for per_case in functions
         }
@@ -135,6 +136,7 @@ def context_sums(
                 tables[definition.per_case],
                 lambda total, score=definition.score: score(total, rule),
                 definition.counted,
+                records,
             )
     return found
 

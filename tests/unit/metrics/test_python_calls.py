@@ -94,6 +94,25 @@ def test_the_mean_of_one_named_context_has_an_interval(quick_meteor) -> None:
         assert of[expected[-1]] == of[name]
 
 
+def test_patients_of_another_context_do_not_count_for_an_interval(quick_meteor) -> None:
+    cases = [(f"{context}{i}", context) for context, n in (("sn", 12), ("mw", 4)) for i in range(n)]
+    texts = ["small left effusion and a large heart", "small right effusion , heart is normal"]
+    references = pl.DataFrame(
+        {
+            "id": [name for name, _ in cases],
+            "context": [context for _, context in cases],
+            "subject_id": [name for name, _ in cases],
+            "report": [texts[i % 2] for i, _ in enumerate(cases)],
+        }
+    )
+    hypotheses = {name: texts[i % 3 == 0] for i, (name, _) in enumerate(cases)}
+    of = pacer.score(references, hypotheses).intervals.scores
+    for score in ("bleu4", "meteor", "bleu4", "exact_f1"):
+        assert of["sn"][score].low is not None
+        assert of["mw"][score].value is not None and of["mw"][score].low is None
+        assert of["mean"][score].low is None
+
+
 def test_one_score_against_the_originals_can_be_left_out_alone(quick_meteor) -> None:
     references = frame(REFERENCES).with_columns(findings_original=pl.lit("No effusion."))
     names = {*pacer.score(references, REPORTS).scores["all"]}
