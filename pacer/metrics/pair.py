@@ -25,7 +25,8 @@ from pacer.metrics.predictions import PREDICTIONS
 #: space before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)|[^\W\d_],|\S,(\s|$)"
 #: Spaces between which ROUGE-L finds an empty word: several within a line, at its beginning, and at
-#: its end. Those around line breaks are not scored. An empty text may be ``" ."``.
+#: its end. Those around line breaks are not scored. ``" ."`` does not match, because cleaners make
+#: it of an empty text.
 _SPACES = r"\S {2,}\S|^ +[^\s.].*$|^.*\S +$"
 #: A bullet of a list, which no cleaner removes.
 _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
@@ -118,7 +119,6 @@ def _matched(
             f"{name} has {len(expected)} texts and {hypotheses.path} {len(offered)}; texts without "
             "ids are paired in their order, so both need as many"
         )
-    with_text = offered.drop_nulls("text")
     _check_ids(
         expected,
         offered,
@@ -128,15 +128,15 @@ def _matched(
     # a column of ids that the caller names is a deliberate choice, which others need not confirm
     if options.reference_id is None and options.hypothesis_id is None:
         _check_other_columns(expected, offered, references, hypotheses)
-    texts = with_text.select("id", pl.col("text").alias("hypothesis"))
+    texts = offered.drop_nulls("text").select("id", pl.col("text").alias("hypothesis"))
     return expected.join(texts, on="id", how="left", maintain_order="left"), len(blank_references)
 
 
 def _counts_before_cleaning(
     pairs: pl.DataFrame, extracted: list[str], unprompted: list[str]
 ) -> dict[str, Any]:
-    """Count what cleaning would hide: reports that are absent, blank, or begin with a prompt
-    (``unprompted`` no longer have it); and what other tools have left in the texts."""
+    """Count what cleaning would hide: reports that are absent, blank, or repeat the prompt that the
+    model was given (``unprompted`` no longer have it); and what other tools left in the texts."""
     counts: dict[str, Any] = {"missing_hypotheses": pairs["hypothesis"].null_count()}
     for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
         residue = int(pairs[column].str.contains(ANY_RESIDUE).sum())
@@ -161,7 +161,8 @@ def _counts_before_cleaning(
 
 
 def _counts_after_cleaning(cases: pl.DataFrame) -> dict[str, int]:
-    """Count the signs that texts were not cleaned, or not alike, or are the references."""
+    """Count the signs that texts were not cleaned, or not alike, or that the reports are the
+    references themselves."""
     counts = {}
     equal = int((cases["reference"] == cases["hypothesis"]).sum())
     if 2 * equal > len(cases):
@@ -198,8 +199,8 @@ def _select(file: Reports, options: Pairing) -> tuple[pl.DataFrame, str]:
 def _check_ids(
     expected: pl.DataFrame, offered: pl.DataFrame, names: tuple[str, str], missing: bool
 ) -> None:
-    """Check that the ids of the hypotheses, ``offered``, pair with the ``expected``. With
-    ``missing``, some may be missing."""
+    """Check that the ids of the hypotheses, ``offered``, pair with the ``expected``. ``missing``:
+    whether hypotheses may be missing."""
     try:
         for rows in (offered, offered.drop_nulls("text")):  # an id without a text must also pair
             check_pairs(expected["id"].to_list(), rows["id"].to_list(), *names, missing=missing)
@@ -223,18 +224,17 @@ def _bare(key: str) -> str:
 def _check_other_columns(
     expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports
 ) -> None:
-    """Refuse pairs of rows that other columns show to be of different cases. For instance, the rows
-    are paired by ``case``, the references also have the columns ``study_id`` and ``file``, and the
-    reports ``study_id`` and ``image``. These columns must agree in every pair:
+    """Refuse pairs of rows that other columns show to be of different cases. Two columns that are
+    compared (:func:`_comparable`) must agree in every pair if
 
-    - two of the same name (``study_id``), if it is one for ids or they hold the same distinct
-      values;
-    - two without a namesake in the other file (``file`` and ``image``), if they hold the same
-      distinct values.
+    - they have the same name, and it is one for ids; or
+    - they hold the same distinct values. Row numbers do not count, as any two tables of one length
+      share them, unless the rows are paired by one of the two columns.
 
-    Mere row numbers do not count as the same values, as any two tables of one length share them.
-    If the rows are paired by columns of two names (``case`` and ``image``), both of these are
-    treated as columns without a namesake, even if they hold row numbers.
+    For instance, the references have the columns ``case``, ``study_id`` and ``file``, the reports
+    ``image`` and ``study_id``, and the rows are paired by ``case`` and ``image``. The columns
+    ``study_id`` must agree, because this is a name for ids. If ``file`` and ``image`` hold the same
+    values, they must agree as well; where they do not, ``image`` should be paired with ``file``.
     """
     expected_id, offered_id = (file.columns.get("id", "") for file in (references, hypotheses))
     pairs = expected.join(
@@ -242,14 +242,16 @@ def _check_other_columns(
     )
     distinct = {column.name: set(column) for column in pairs if column.n_unique() == len(pairs)}
     row_numbers = set(map(str, range(len(pairs) + 1)))
-    with_ids = expected_id.lower() != offered_id.lower()
-    for name, other in _comparable(expected, offered, with_ids):
+    ids_differ_in_name = expected_id.lower() != offered_id.lower()
+    for name, other in _comparable(expected, offered, ids_differ_in_name):
         is_same_name = name.lower() == other.lower()
         is_for_ids = is_same_name and IS_ID.fullmatch(name.removeprefix(ALSO).strip())
         values = distinct.get(name)
         holds_same = values is not None and values == distinct.get(f"offered {other}")
-        only_numbers = holds_same and values <= row_numbers and "id" not in (name, other)
-        if not is_for_ids and (only_numbers or not holds_same):
+        must_agree = is_for_ids or (
+            holds_same and ("id" in (name, other) or not values <= row_numbers)
+        )
+        if not must_agree:
             continue
         wrong = pairs.filter(pl.col(name) != pl.col(f"offered {other}"))["id"]
         if len(wrong):
@@ -266,25 +268,25 @@ def _check_other_columns(
 
 
 def _comparable(
-    expected: pl.DataFrame, offered: pl.DataFrame, with_ids: bool
+    expected: pl.DataFrame, offered: pl.DataFrame, ids_differ_in_name: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield each further column of ``expected`` with its namesake in ``offered`` or, without one,
-    with all columns there that have none either. ``with_ids``: also the ids, as columns without a
-    namesake."""
+    """Yield the pairs of columns to compare, one of ``expected`` and one of ``offered``. A column
+    with a namesake in the other table is compared with that alone; any other, with all columns
+    there that have no namesake either. If ``ids_differ_in_name``, the ids are among the latter, but
+    are not compared with each other, because they pair the rows."""
     first, second = (
         {name.lower(): name for name in rows.columns if name.startswith(ALSO)}
         for rows in (expected, offered)
     )
-    ids = ["id"] * with_ids
-    alone = [name for key, name in second.items() if key not in first] + ids
+    ids = ["id"] * ids_differ_in_name
+    alone = [name for key, name in second.items() if key not in first]
     for key, name in first.items():
-        yield from product([name], [second[key]] if key in second else alone)
+        yield from product([name], [second[key]] if key in second else alone + ids)
     yield from product(ids, alone)
 
 
 def _contexts(cases: pl.DataFrame, references: Reports) -> list[str]:
-    """Return the context of each reference; :data:`UNKNOWN` for all if the file does not name the
-    four contexts."""
+    """Return the context of each reference; :data:`UNKNOWN` for all if none has one."""
     contexts = cases["context"].to_list()
     if set(contexts) <= set(CONTEXTS):
         return contexts
@@ -296,7 +298,7 @@ def _contexts(cases: pl.DataFrame, references: Reports) -> list[str]:
 
 
 def _cleaned(texts: pl.Series, cleaner: str) -> pl.Series:
-    """Return texts after a cleaner, but for those without one and those that are blank."""
+    """Return the cleaned texts. Blank texts, and all texts with the cleaner ``none``, stay."""
     if cleaner == "none":
         return texts
     clean = CLEANERS[cleaner]
