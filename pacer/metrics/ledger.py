@@ -11,12 +11,12 @@ The verdict on a finding:
 - ``correct``: both texts have the same state. If both affirm it, or leave it uncertain, the report
   also has the sides that the reference names and, where it names severities or courses, one or more
   of them and no other.
-- ``partly``: the state is the same, but one of these is contradicted or left out; or only one of
-  the texts is uncertain. ``wrong`` names what is wrong.
+- ``partly``: the state is the same, but one of these is contradicted or left out; or both texts
+  state the finding, and only one leaves it uncertain. ``wrong`` names what is wrong.
 - ``opposite``: one text affirms what the other denies.
-- ``missed``, ``invented``: only the reference, or only the report, affirms it or leaves it
-  uncertain.
-- null: one text denies it, and the other does not mention it.
+- ``missed``: the reference affirms it or leaves it uncertain, and the report does not state it.
+- ``invented``: the report affirms it or leaves it uncertain, and the reference does not state it.
+- null: one text denies it, and the other does not state it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -159,15 +159,15 @@ def compared(reference: pl.DataFrame, report: pl.DataFrame) -> pl.DataFrame:
         side.rename({name: f"{prefix}_{name}" for name in side.columns if name not in _KEY})
         for prefix, side in (("reference", reference), ("report", report))
     )
-    both = first.join(second, on=_KEY, how="full", coalesce=True)
-    lists = [pl.col(name).fill_null([]) for name, kind in both.schema.items() if kind == pl.List]
-    both = both.with_columns(lists).sort("row", pl.col("finding").cast(pl.Enum(FINDINGS)))
+    rows = first.join(second, on=_KEY, how="full", coalesce=True)
+    lists = [pl.col(name).fill_null([]) for name, kind in rows.schema.items() if kind == pl.List]
+    rows = rows.with_columns(lists).sort("row", pl.col("finding").cast(pl.Enum(FINDINGS)))
     same, in_both = _REFERENCE == _REPORT, _REFERENCE.is_not_null() & _REPORT.is_not_null()
-    unsure = in_both & ~same & ((_REFERENCE == "uncertain") | (_REPORT == "uncertain"))
-    described = same & (_REFERENCE != "negative")
-    wrong = [pl.when(described & _is_wrong(kind)).then(pl.lit(kind)) for kind in KINDS]
-    wrong.append(pl.when(unsure).then(pl.lit("state")))
-    both = both.with_columns(wrong=pl.concat_list(wrong).list.drop_nulls())
+    one_unsure = in_both & ~same & ((_REFERENCE == "uncertain") | (_REPORT == "uncertain"))
+    none_denies = same & (_REFERENCE != "negative")
+    wrong = [pl.when(none_denies & _is_wrong(kind)).then(pl.lit(kind)) for kind in KINDS]
+    wrong.append(pl.when(one_unsure).then(pl.lit("state")))
+    rows = rows.with_columns(wrong=pl.concat_list(wrong).list.drop_nulls())
     verdict = (
         pl.when(pl.col("wrong").list.len() > 0)
         .then(pl.lit("partly"))
@@ -180,7 +180,7 @@ def compared(reference: pl.DataFrame, report: pl.DataFrame) -> pl.DataFrame:
         .when(_REPORT != "negative")
         .then(pl.lit("invented"))
     )
-    return both.with_columns(verdict=verdict)
+    return rows.with_columns(verdict=verdict)
 
 
 def _is_wrong(kind: str) -> pl.Expr:
