@@ -29,8 +29,9 @@ RATIOS: tuple[Ratio, ...] = get_args(Ratio)
 class Convention:
     """How labels become scores; ``docs/scores.md`` lists which published evaluations follow
     which convention. ``present``: classes that count as present; all others are absent.
-    ``observations``: the labels that are scored. ``averages``: what the convention reports, its
-    headline first. ``duplicates``: ``all`` rows, or the ``first`` of each study.
+    ``observations``: the labels that are scored. ``averages``: what the convention reports; the
+    first is its headline, and never ``example``, which cannot be computed from sums over cases.
+    ``duplicates``: ``all`` rows, or the ``first`` of each study.
 
     In averages over observations or records (all but ``micro``), those whose precision, recall or
     F1 is undefined count as 0. All published code does this: LLM-RG4, R2Gen, f1chexbert and RadEval
@@ -62,15 +63,17 @@ def case_efficacy(
     None: no denominator), and the number ``n`` of rows that it counts. ``reports``: ``hypothesis``
     or a control."""
     rule = CONVENTIONS[convention]
-    # other rows are removed, not only set to 0, as `n` is the number of rows, and `example` divides
-    # by it
+    # rows that do not count are removed here, because `n` is the number of rows, and `example`
+    # divides by it; `label_rows` would only set them to 0
     counted = cases.filter(_counted(cases, rule))
     rows = label_rows(counted, rule, reports)
     averages = {average: ratios(rows, average) for average in rule.averages}
-    values = {
-        f"{name}_{average}": one for average, of in averages.items() for name, one in of.items()
+    named = {
+        f"{ratio}_{average}": value
+        for average, values in averages.items()
+        for ratio, value in values.items()
     }
-    return {"n": len(counted), **values}
+    return {"n": len(counted), **named}
 
 
 def ratios(counts: np.ndarray, average: Average = "micro") -> dict[str, float | None]:
@@ -99,8 +102,8 @@ def defined(value: float | np.ndarray) -> float | None:
 
 def plain_mean(values: Sequence[float | None]) -> float | None:
     """Return the mean; ``None`` if there are no values or any value is undefined."""
-    defined = [value for value in values if value is not None]
-    return sum(defined) / len(values) if values and len(defined) == len(values) else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(values) if values and len(known) == len(values) else None
 
 
 # Sums over cases, from which any resample can be scored
@@ -133,10 +136,11 @@ def _counted(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
 
 
 def averaged(sums: np.ndarray, ratio: str, average: Average = "micro") -> np.ndarray:
-    """Return precision, recall or F1 from sums ``[..., 3 * labels]`` of :func:`label_counts`. The
-    result is NaN for a micro ratio without a denominator, and for a weighted average if no label is
-    expected. In averages over labels, an undefined ratio counts as 0. For the average ``example``,
-    use :func:`ratios`, which rearranges the sums first."""
+    """Return precision, recall or F1 from the sums ``[..., 3 * labels]`` of hits, predicted and
+    expected, of :func:`label_counts` or of ``list_rows`` in ``commitments.py``. The result is NaN
+    for a micro ratio without a denominator, and for a weighted average if no label is expected. In
+    averages over labels, an undefined ratio counts as 0. ``example`` needs the counts of each
+    record, which :func:`ratios` takes."""
     parts = np.split(sums, 3, axis=-1)
     hits, predicted, expected = (
         [part.sum(axis=-1) for part in parts] if average == "micro" else parts

@@ -184,8 +184,9 @@ KINDS_OF_REPORT = {
 
 
 def list_rows(cases: pl.DataFrame, right: pl.Expr, stated: pl.Expr, wanted: pl.Expr) -> np.ndarray:
-    """Return by case, ``[n, 3]``, how many findings are in each of three lists: those that are
-    stated rightly, that are stated, and that should be; 0 where the first list is null."""
+    """Return by case, ``[n, 3]``, how many findings are hits, predicted and expected: those that
+    are stated rightly, that are stated, and that should be. All are 0 where the first list is
+    null."""
     counts = [
         pl.when(right.is_not_null()).then(one.list.len()).otherwise(0).cast(pl.Float64).alias(name)
         for name, one in (("right", right), ("stated", stated), ("wanted", wanted))

@@ -66,24 +66,25 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
     annotated = annotate(cases, options, threshold)
     left_out = dict.fromkeys(options.without, EXCLUDED) | annotated.failed
     convention = options.settings.convention
-    own = annotated.own.columns
-    against = {
+    own_names = annotated.own.columns
+    # the cases whose original findings section is known, scored against it
+    with_originals = {
         name: ContextCases(part, convention)
         for name, part in by_context(annotated.originals).items()
     }
     contexts = {
-        name: ContextCases(part, convention, against.get(name))
+        name: ContextCases(part, convention, with_originals.get(name))
         for name, part in by_context(annotated.cases).items()
     }
     scores = {
-        name: context_scores(context, left_out) | column_scores(context.cases.select(own))
+        name: context_scores(context, left_out) | column_scores(context.cases.select(own_names))
         for name, context in contexts.items()
     }
     computed = set().union(*scores.values())
     meanings = {score.key: score.meaning for score in SCORES if score.key in computed}
     return Result.signed(
-        with_mean(scores, own) | _further_scores(contexts, annotated.cases, options),
-        case_table(annotated.cases, own),
+        with_mean(scores, own_names) | _further_scores(contexts, annotated.cases, options),
+        case_table(annotated.cases, own_names),
         build_signature(
             annotated, contexts, options, origin, meanings | annotated.meanings, left_out
         ),
@@ -128,8 +129,8 @@ def _control_scores(contexts: Mapping[str, ContextCases]) -> dict[str, dict[str,
 
 def with_mean(scores: Mapping[str, Numbers], columns: Iterable[str] = ()) -> dict[str, Numbers]:
     """Add ``mean``: each score that all contexts have, averaged over them. Numbers of records (also
-    those of ``columns``) have no mean, nor have cases that are not divided into the four
-    contexts."""
+    those with a value in ``columns``) have no mean. Nothing is added if the cases are not divided
+    into the four contexts."""
     contexts = list(scores.values())
     if not set(scores) <= set(CONTEXTS):
         return dict(scores)
@@ -196,7 +197,7 @@ def build_signature(
     clinical = (
         None if options.chexbert is None else _clinical(options.chexbert, settings.convention)
     )
-    _, originals = ORIGINALS[settings.originals]
+    _, form = ORIGINALS[settings.originals]
     protocol, about = origin.protocol, origin.about
     files = {"reference_labels": options.labels, "truth": options.truth, **origin.files}
     if settings.columns is not None:
@@ -208,7 +209,7 @@ def build_signature(
         standin_labeller=clinical["labeller"]["standin"] if clinical else None,
         clinical=clinical,
         language={
-            "original_references": f"{source}, {originals}, where a study has them"
+            "original_references": f"{source}, {form}, where a study has them"
             if has_originals
             else "not available",
             "cleaner": about.get("cleaner", "not recorded" if is_pipeline else "none"),

@@ -74,7 +74,7 @@ class Score:
         tested: whether two runs are compared by it.
         needs: column of the cases without whose values it does not apply.
         omit_if_undefined: if no case has a value, True leaves the score out, and False gives None.
-        decimals: as it is printed; 0: a number of records, which has no mean over contexts.
+        decimals: how many are printed; 0: a number of records, which has no mean over contexts.
         beside: its heading beside scores of other tables.
         short: its heading in the tables of studies.
     """
@@ -130,14 +130,14 @@ def by_case(
     needs: str = "",
     **further: Any,
 ) -> Score:
-    """Return a score that is the mean of ``value`` over the cases that have one, if any; with an
-    interval it is tested. ``needs``: the column that it needs; it can be omitted if ``value`` has
-    only one."""
+    """Return a score that is the mean of ``value`` over the cases that have one, if any. If it has
+    an ``interval``, it is also tested. ``needs``: as for :class:`Score`; by default the column of
+    ``value``, if this has only one."""
 
     def rows(cases: pl.DataFrame, _: Convention) -> np.ndarray:
         return mean_rows(cases.select(value.cast(pl.Float64)).to_series().to_numpy())
 
-    sums = Sums(rows, lambda sums, _: mean(sums), counted=(1,))
+    sums = Sums(rows, lambda sums, _: mean(sums), counted=(1,))  # the number of cases with a value
     needs = needs or value.meta.root_names()[0]
     further |= {"better": better, "needs": needs, "omit_if_undefined": True}
     further |= dict.fromkeys(("interval", "tested"), interval)
@@ -146,9 +146,9 @@ def by_case(
 
 def mean_rows(values: np.ndarray) -> np.ndarray:
     """Return the statistics ``[n, 2]`` of a score that is the mean over the rows whose value is not
-    NaN."""
-    defined = ~np.isnan(values)
-    return np.stack([np.where(defined, values, 0.0), defined]).T
+    NaN: the value, and 1; or 0 and 0."""
+    is_known = ~np.isnan(values)
+    return np.stack([np.where(is_known, values, 0.0), is_known]).T
 
 
 def mean(sums: np.ndarray) -> np.ndarray:

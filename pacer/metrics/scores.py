@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.contexts import contexts_within
 from pacer.core.errors import ConfigError
 from pacer.metrics.clinical import Convention, Ratio, averaged, label_rows
 from pacer.metrics.commitments import (
@@ -38,7 +38,7 @@ from pacer.metrics.score_kinds import (
 
 #: Whether the context of a case has no previous report: nothing can be "unchanged" there, so such
 #: wording is invented. Reports of an unknown context may have had one.
-_WITHOUT_PRIOR = pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])
+_WITHOUT_PRIOR = pl.col("context").is_in(contexts_within(lateral=True, prior=False))
 _EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"
 _POLARITY = (
@@ -120,7 +120,8 @@ def _listed(
     return Sums(
         lambda cases, _: list_rows(cases, both, stated, wanted),
         lambda sums, _: averaged(sums, ratio),
-        # recall is a share of the wanted findings; F1 is no share
+        # the columns are hits, predicted and expected: recall is a share of the expected; F1 is no
+        # share
         counted=(2,) if ratio == "recall" else (),
     )
 
@@ -213,7 +214,7 @@ def _attribute(kind: str | None, chance: bool = False) -> Score:
         key += "_chance"
         column = "chance_attributes"
         title = f"{(kind or 'attributes').capitalize()} by chance"
-    # how often the texts agree in each kind, then how often the reference names it
+    # columns: how often the texts agree in each kind, then how often the reference names it
     width = 2 * len(KINDS)
     named = (index for index, one in enumerate(KINDS, len(KINDS)) if kind in (None, one))
 
