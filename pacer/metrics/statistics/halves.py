@@ -36,7 +36,7 @@ LEVEL = 0.95
 SEED = 0
 PERCENT = f"{100 * LEVEL:g}%"
 #: Minimum number of units (patients, if known) that count, for an interval and a p value; with
-#: fewer, the spread is unknown. Units with nothing that the score counts add nothing to the sums.
+#: fewer, the spread is unknown. A unit with nothing that the score counts does not count itself.
 LEAST_UNITS = 10
 #: Maximum share of halves in which a score may be undefined, for an interval and a p value.
 MOST_UNDEFINED = 0.01
@@ -52,7 +52,7 @@ class Summed(NamedTuple):
     """A score of one context as a function of sums over units. ``rows``: ``[units, k]``; scores
     that share them hold the same array. ``score``: sums ``[..., k]`` -> scores ``[...]``; undefined
     ones are NaN. ``counted``: columns of the rows with the number of findings, or records, that it
-    is a share or a mean of; none: every unit with a record counts. ``records``: the number of
+    is a share or a mean of; empty: every unit with a record counts. ``records``: the number of
     records of each unit in the context; None: every unit has one."""
 
     rows: np.ndarray
@@ -130,7 +130,7 @@ def differences(
         for key in first
     }
     units = _units(first, second)
-    are_counted = {name for (_, name), one in first.items() if one.counted}
+    shares = {name for (_, name), one in first.items() if one.counted}
     before, after = map(_with_mean, totals)
     result: dict[str, dict[str, Difference]] = {context: {} for context, _ in before}
     for key, drawn in _with_mean(gaps).items():
@@ -138,15 +138,15 @@ def differences(
         value, other = float(before[key]), float(after[key])
         low = high = p = None
         if _is_shown(other - value, drawn, units[key]):
-            if name not in are_counted:
+            if name not in shares:
                 drawn = without_bias(other - value, drawn)
             rounding = _ROUNDING * max(abs(value), abs(other))
             low, high, p = map(float, interval_and_p(drawn, rounding))
         counts = (
             int(run[key].counts.sum()) if key in run and run[key].counted else None for run in runs
         )
-        of_runs = map(defined, (value, other, other - value))
-        result[context][name] = Difference(*of_runs, low, high, p, units[key], tuple(counts))
+        numbers = map(defined, (value, other, other - value))
+        result[context][name] = Difference(*numbers, low, high, p, units[key], tuple(counts))
     return result
 
 
@@ -342,8 +342,8 @@ def _units(*runs: Mapping[Key, Summed]) -> dict[Key, int]:
 
 
 def _with_least(numbers: dict[Key, Any]) -> dict[Key, Any]:
-    """Add the least value of all contexts for the mean (of truth values: whether all are true),
-    also if there is only one context and thus no mean."""
+    """Add the least value of all contexts for the mean (of truth values: whether all are true). If
+    there is only one context, there is no mean, and nobody reads these entries."""
     least = {
         (MEAN, name): min(number for (_, other), number in numbers.items() if other == name)
         for _, name in numbers

@@ -72,7 +72,8 @@ def score_intervals(
     units = units_of(cases)
     summed = context_sums(cases, convention, summed_scores(cases, columns, without), units)
     scores = intervals(summed, resamples)
-    if len(scores) == 1 and UNKNOWN not in scores:  # the only context is the mean
+    # with one of the four contexts, its intervals are also those of the mean; `all` has no mean
+    if len(scores) == 1 and UNKNOWN not in scores:
         scores[MEAN] = next(iter(scores.values()))
     return Intervals(scores, units.name, units.count, resamples, units.note)
 
@@ -155,14 +156,17 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
             sentences.append(f"{words}: {', '.join(beyond)}.")
     below = []
     for context in contexts_of(cases):
-        # of all findings, where a previous report is known: in the report, in the previous report
-        # itself, and in this together with a report written without it
+        # F1 of all findings, over the cases whose previous report is known: of the report, of the
+        # previous report itself, and of this united with a report written without it
         f1 = scores[context].get("prior_f1") or 0.0
-        known = {
-            end: scores[context].get(f"prior_f1{end}") or 0.0 for end in ("_itself", "_united")
+        baselines = {
+            suffix: scores[context].get(f"prior_f1{suffix}") or 0.0
+            for suffix in ("_itself", "_united")
         }
         above = [
-            f"{KINDS_OF_REPORT[end]} {floor:.3f}" for end, floor in known.items() if floor > f1
+            f"{KINDS_OF_REPORT[suffix]} {baseline:.3f}"
+            for suffix, baseline in baselines.items()
+            if baseline > f1
         ]
         below += [f"{context.upper()} {f1:.3f} ({', '.join(above)})"] if above else []
     if below:
