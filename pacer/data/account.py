@@ -15,9 +15,9 @@ import polars as pl
 
 from pacer.data.values import mapped, quoted
 
-#: Kind of the rows that cannot be used.
+#: Kind of the excluded rows that cannot be used.
 BAD = "bad"
-#: Kind of the valid rows that hold nothing to use, or that the settings exclude.
+#: Kind of the excluded rows that are valid, but hold nothing to use, or do not fit the settings.
 LEFT_OUT = "left out"
 #: Columns of ``problems.csv``. ``row``: ``line 3`` of a table, ``row 3`` of Parquet (from 1),
 #: ``train[3]`` of JSON (from 0). ``rows``: number of input rows that the line covers; 0 if they

@@ -191,9 +191,9 @@ def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
 
 
 def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
-    """Keep the examinations with valid ids and texts and at least one enabled context. Set to null
-    texts such as ``N/A``, blank sections of the examination itself, and in tables an impression
-    equal to the findings."""
+    """Keep the examinations with valid ids and texts and at least one enabled context. Texts such
+    as ``N/A``, and blank sections of the examination itself, become null. In the format ``table``,
+    so does an impression that equals the findings."""
     for name in ("id", "study_id", "subject_id"):
         fault = mapped(name, id_fault)
         studies = studies.exclude(name, fault.is_not_null(), fault)
@@ -204,7 +204,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
         stays = config.format == "rg4" and not has_content(text)
         return is_absent(text) and not stays
 
-    # only this cleaner takes the ends of lines for ends of sentences
+    # of the cleaners, only `decimals` takes the ends of lines for ends of sentences
     line_end = "\n" if config.cleaner == "decimals" else " "
     studies = studies.with_columns(pl.col(_TEXTS).str.replace_all(LINE_ENDS, line_end))
     for name in _TEXTS:
@@ -228,7 +228,8 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
             ids = studies.used.filter(is_same)["id"]
             notes.count_first("same_text", "texts", ((impression, id) for id in ids))
             studies = studies.with_columns(pl.when(~is_same).then(impression).alias(impression))
-    # a table without whole reports may have the findings in these columns, where they are no target
+    # a table without whole reports may have the findings under `indication` or `history`, where
+    # they are no target
     if config.format == "table" and "whole_report" not in config.table.columns:
         for name in ("indication", "history"):
             is_long = pl.col(name).str.count_matches(r"[.!?](?:\s|$)") > 2
@@ -280,19 +281,19 @@ def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes:
         emphasis_text=pl.when(covers_more).then(_joined("findings", "impression", config)),
     )
     if findings_only:
-        without = pl.col("findings").is_null() & pl.col("impression").is_not_null()
+        has_only_impression = pl.col("findings").is_null() & pl.col("impression").is_not_null()
         studies = studies.exclude(
-            "", without, "no findings section (corpus.target: findings)", LEFT_OUT
+            "", has_only_impression, "no findings section (corpus.target: findings)", LEFT_OUT
         )
     is_same = pl.col("lateral") == pl.col("frontal")
     reason = "the same file is given as both frontal and lateral"
     studies = studies.exclude(names.get("lateral", "lateral"), is_same, reason)
     studies = studies.with_columns(report_raw=_joined(*_TARGET, config), sections=_SECTIONS)
-    # a released file should have a text for every record
+    # the released files of MIMIC-RG4 should have a text for every record
     kind = BAD if config.format == "rg4" else LEFT_OUT
-    without = pl.col("report_raw").is_null()
+    has_no_target = pl.col("report_raw").is_null()
     studies = studies.exclude(
-        field if kind == BAD else "", without, "neither findings nor impression", kind
+        field if kind == BAD else "", has_no_target, "neither findings nor impression", kind
     )
     studies = studies.with_columns(
         report=mapped("report_raw", clean), emphasis_text=mapped("emphasis_text", clean)
@@ -334,6 +335,7 @@ def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: 
     )
     # without a column of its own, the previous report is that of another row
     field = names.get("prior_findings", "")
+    # `_checked` has excluded the examinations without any context, so only these have none now
     return studies.exclude(field, _NO_CONTEXT, _EMPTY_PRIOR)
 
 
@@ -343,8 +345,9 @@ def _contexts_where(wanted: pl.Expr) -> pl.Expr:
 
 
 def _joined(findings: str, impression: str, config: Corpus) -> pl.Expr:
-    """Join the texts of the sections that are present; null if there are none. Findings without a
-    period are divided from the impression by a blank line if the cleaner reads line ends."""
+    """Join the texts of the sections that are present; null if there are none. If the findings do
+    not end with a sentence, a blank line follows them for the cleaner ``decimals``, which takes it
+    for the end of one."""
     is_open = ~pl.col(findings).str.contains(r"[.!?]\s*$") & pl.lit(config.cleaner == "decimals")
     divider = pl.when(is_open).then(pl.lit("\n\n")).otherwise(pl.lit(" "))
     return pl.coalesce(pl.col(findings) + divider + pl.col(impression), findings, impression)
@@ -370,6 +373,7 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     draft = draft.with_columns(compares=pl.when(~_HAS_PRIOR).then("compares"))
     if config.unseen_comparisons == "keep":
         return draft.with_columns(nothing_left=pl.lit(False))
+    # a section of which no sentence remains becomes null
     stripped = unseen.filter("compares").with_columns(
         mapped(column, lambda text: without_sentences(text, compares_with_prior))
         for column in _TARGET
@@ -388,7 +392,7 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
             pl.when(is_stripped).then(f"{name}_stripped").otherwise(name).alias(name)
             for name in ("report", "report_raw", "sections")
         ),
-        # the emphasis weights follow the tokens of the whole report
+        # stripped reports lose the emphasis, whose weights belong to the tokens of the whole report
         *(
             pl.when(is_stripped).then(None).otherwise(name).alias(name)
             for name in ("emphasis", "emphasis_text")
@@ -407,11 +411,11 @@ def drop_invalid(
     """Keep the valid records of a draft; ``notes`` gets the number of targets that presuppose a
     previous report but have none.
 
-    An examination can have records in several contexts. Its rows count as bad or left out only if
-    all its records are rejected. Of each record, only the first fault is listed: a repeated id, the
+    An examination can have records in several contexts. Its rows count as excluded only if all its
+    records are excluded. Of each record, only the first fault is listed: a repeated id, the
     frontal image, the lateral image, or nothing left. A bad image is listed once per examination,
     and so is an examination of which nothing is left. The targets that are counted
-    (``notes.wording``) include those that are left out or stripped.
+    (``notes.wording``) include those that are stripped, or of which nothing is left.
 
     Args:
         unusable: ``image_id`` and ``problem`` of images that cannot be used.
@@ -452,20 +456,21 @@ def drop_invalid(
         value=pl.lit(None, pl.String),
     )
     faults.append(pl.when("nothing_left").then(emptied))
-    is_rejected = pl.col("fault").is_not_null()
+    is_excluded = pl.col("fault").is_not_null()
     draft = draft.with_columns(fault=pl.coalesce(faults)).with_columns(
-        is_lost=is_rejected.all().over("examination")
+        is_lost=is_excluded.all().over("examination")
     )
-    listed = draft.filter(is_rejected).unnest("fault")
-    # several records of an examination may have one bad image, or nothing left
+    listed = draft.filter(is_excluded).unnest("fault")
+    # one bad image, or nothing left, is listed once for all records of an examination; repeated ids
+    # stay apart, because their `value` holds the record id
     listed = listed.unique(["examination", "value", "reason"], keep="first", maintain_order=True)
     is_counted = pl.col("is_lost") & pl.col("examination").is_first_distinct()
     listed = listed.with_columns(rows=pl.when(is_counted).then("rows").otherwise(0))
 
-    counts_for_wording = ~is_rejected | (pl.col("fault").struct.field("kind") == LEFT_OUT)
+    counts_for_wording = ~is_excluded | (pl.col("fault").struct.field("kind") == LEFT_OUT)
     judged = draft.filter(pl.col("compares").is_not_null() & counts_for_wording).group_by("context")
     counts = judged.agg(pl.col("compares").sum(), records=pl.len())
     notes.wording = {
         context: (num_comparing, num_all) for context, num_comparing, num_all in counts.iter_rows()
     }
-    return rows.with_lines(listed)._replace(used=draft.filter(~is_rejected))
+    return rows.with_lines(listed)._replace(used=draft.filter(~is_excluded))
