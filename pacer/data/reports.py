@@ -198,22 +198,22 @@ def _rows(table: SourceTable, columns: Mapping[str, str], names: Sequence[str]) 
     known = {name.strip().lower(): name for name in names}
     if "patient_id" in known:
         known.setdefault("subject_id", known["patient_id"])
-    further = {name: known[name] for name in EXTRA_COLUMNS if name in known}
-    owners = [further[name] for name in ("study_id", "subject_id") if name in further]
+    extra = {name: known[name] for name in EXTRA_COLUMNS if name in known}
+    owners = [extra[name] for name in ("study_id", "subject_id") if name in extra]
     table.check_ids([id_name, *owners] if id_name else owners)
     others = [name for name in names if name not in columns.values()]
     also = [
         name for name in others if {*map(type, table.values(name))} <= {str, int, float, type(None)}
     ]
-    cells = table.frame(list({text_name, *further.values(), *also}))
+    cells = table.frame(list({text_name, *extra.values(), *also}))  # numbers become text
     # an empty cell of a CSV file is an empty report; null in other formats means that it is missing
     text = cells[text_name].fill_null("") if table.kind == "csv" else cells[text_name]
     content = {"id": pl.Series(map(str, keys), dtype=pl.String), "text": text}
     for name in EXTRA_COLUMNS:
-        values = cells[further[name]] if name in further else [None] * len(keys)
+        values = cells[extra[name]] if name in extra else [None] * len(keys)
         written = [None if value is None or is_empty(value) else value for value in values]
         content[name] = pl.Series(written, dtype=pl.String)
-    for name in also:
+    for name in also:  # 7.0 in one file is the same value as 7 in the other
         content[f"{ALSO}{name}"] = (
             cells[name].str.strip_chars().str.replace(r"(\d)\.0+$", "$1").replace("", None)
         )

@@ -356,6 +356,7 @@ class _Run:
             losses = {"loss": total}
             losses |= {f"loss_{name}": loss for name, loss in result.parts.items()}
             means.add({name: torch.stack([loss.float(), count]) for name, loss in losses.items()})
+            # depth weights and gates
             means.add({name: pair.float() for name, pair in result.means.items()})
         return means, totals
 
