@@ -102,8 +102,8 @@ def is_absent(text: str) -> bool:
     return is_marker or _SPREADSHEET_ERROR.search(text) is not None
 
 
-def is_empty(cell: str) -> bool:
-    """Return whether a cell that holds no report has no letter or digit, or is one of
+def is_empty_cell(cell: str) -> bool:
+    """Return whether a cell of a column without reports has no letter or digit, or is one of
     :data:`ABSENT_WORDS`."""
     return bool(_EMPTY.fullmatch(cell))
 

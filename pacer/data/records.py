@@ -82,7 +82,8 @@ _LOST_TEXT = (
 )
 _ALL_COMPARES = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
 
-#: Matches every text in which a cleaner can change a number.
+#: Matches every text in which a cleaner can change a number. Examples, one for each alternative:
+#: ``2.5 cm``, ``.5 cm``, ``in 2021. New``, ``rib 2. No``.
 _MAY_CHANGE = r"\d[.,/]\d|(?:^|[^\w.])\.\d|\d1\. |[^.!?:;\s]\s[1-5]\. "
 
 #: Whether a context (sn, sw, mn, mw) includes the lateral view, and the previous report.
@@ -308,7 +309,8 @@ def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes:
     foreign = studies.used.filter(~pl.col("report").str.contains(ENGLISH))["id"]
     notes.count_first("not_english", "targets", (("targets", id) for id in foreign))
     is_empty = ~_has_content("report")
-    return studies.exclude(field, is_empty, "the target report is empty after cleaning")
+    # bad, because the input has a text for the target; a row without any (above) may be valid
+    return studies.exclude(field, is_empty, "the target report is empty after cleaning", BAD)
 
 
 def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
@@ -335,8 +337,9 @@ def _with_prior(studies: Rows, config: Corpus, names: Mapping[str, str], notes: 
     )
     # without a column of its own, the previous report is that of another row
     field = names.get("prior_findings", "")
-    # `_checked` has excluded the examinations without any context, so only these have none now
-    return studies.exclude(field, _NO_CONTEXT, _EMPTY_PRIOR)
+    # `_checked` has excluded the examinations without any context, so only these have none now.
+    # They are bad, because the input has a text of a previous report, or a context that needs one
+    return studies.exclude(field, _NO_CONTEXT, _EMPTY_PRIOR, BAD)
 
 
 def _contexts_where(wanted: pl.Expr) -> pl.Expr:

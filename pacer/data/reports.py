@@ -13,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.data.hygiene import is_absent, is_empty
+from pacer.data.hygiene import is_absent, is_empty_cell
 from pacer.data.sources import (
     FORMS,
     ID_COLUMNS,
@@ -93,8 +93,9 @@ class Reports(NamedTuple):
     #: For a frame or another object in memory, a name without a suffix.
     path: Path
     #: A row per report, in file order: ``id`` (the row number from 1 if the file has no ids),
-    #: ``text`` (null: missing), :data:`EXTRA_COLUMNS` as text (null: empty, or the file has no such
-    #: column), and ``also NAME`` for all columns of text or numbers but ``id`` and ``text``.
+    #: ``text`` (null: missing), :data:`EXTRA_COLUMNS` as text (null: the cell is blank, has only
+    #: punctuation or a word such as ``N/A``, or the file has no such column), and ``also NAME`` for
+    #: all columns of text or numbers but ``id`` and ``text``.
     rows: pl.DataFrame
     #: The file's names of the columns used as ``id`` (if the file has ids) and ``text``.
     columns: dict[str, str]
@@ -116,7 +117,8 @@ def reports_of(
             f"{shown(source)}"
         )
     id_names = ID_COLUMNS if id_column is None else (*ID_COLUMNS, id_column.lower())
-    # stands in messages instead of a path if the reports are in memory
+    # stands in messages instead of a path if the reports are in memory; a table to label is always
+    # a file
     name = "references" if side is REFERENCES else "hypotheses"
     # the form of an object in memory is recognised by names of columns, whichever side it is for
     table = open_source(source, name, REPORTS.columns, id_names)
@@ -211,7 +213,7 @@ def _rows(table: SourceTable, columns: Mapping[str, str], names: Sequence[str]) 
     content = {"id": pl.Series(map(str, keys), dtype=pl.String), "text": text}
     for name in EXTRA_COLUMNS:
         values = cells[extra[name]] if name in extra else [None] * len(keys)
-        written = [None if value is None or is_empty(value) else value for value in values]
+        written = [None if value is None or is_empty_cell(value) else value for value in values]
         content[name] = pl.Series(written, dtype=pl.String)
     for name in also:  # 7.0 in one file is the same value as 7 in the other
         content[f"{ALSO}{name}"] = (

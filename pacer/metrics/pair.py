@@ -24,9 +24,9 @@ from pacer.metrics.predictions import PREDICTIONS
 #: Signs of uncleaned text that change language scores: capitals, and a period or comma without a
 #: space before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)|[^\W\d_],|\S,(\s|$)"
-#: Spaces between which ROUGE-L finds an empty word: several within a line, at its beginning, and at
-#: its end. Those around line breaks are not scored. ``" ."`` does not match, because cleaners make
-#: it of an empty text.
+#: Spaces between which ROUGE-L finds an empty word: several within a line, or any at the beginning
+#: or end of a text. A text with line breaks is stripped (``single_line``), so only a text of one
+#: line can begin or end with a space. ``" ."`` does not match: cleaners make it of an empty text.
 _SPACES = r"\S {2,}\S|^ +[^\s.].*$|^.*\S +$"
 #: A bullet of a list, which no cleaner removes.
 _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
@@ -228,8 +228,8 @@ def _check_other_columns(
     compared (:func:`_comparable`) must agree in every pair if
 
     - they have the same name, and it is one for ids; or
-    - they hold the same distinct values. Row numbers do not count, as any two tables of one length
-      share them, unless the rows are paired by one of the two columns.
+    - every value occurs once, and both columns hold the same values. Row numbers do not count, as
+      any two tables of one length share them, unless the rows are paired by one of the two columns.
 
     For instance, the references have the columns ``case``, ``study_id`` and ``file``, the reports
     ``image`` and ``study_id``, and the rows are paired by ``case`` and ``image``. The columns
@@ -240,14 +240,16 @@ def _check_other_columns(
     pairs = expected.join(
         offered.rename("offered {}".format), left_on="id", right_on="offered id", coalesce=False
     )
-    distinct = {column.name: set(column) for column in pairs if column.n_unique() == len(pairs)}
+    unique_columns = {
+        column.name: set(column) for column in pairs if column.n_unique() == len(pairs)
+    }
     row_numbers = set(map(str, range(len(pairs) + 1)))
     ids_differ_in_name = expected_id.lower() != offered_id.lower()
     for name, other in _comparable(expected, offered, ids_differ_in_name):
         is_same_name = name.lower() == other.lower()
         is_for_ids = is_same_name and IS_ID.fullmatch(name.removeprefix(ALSO).strip())
-        values = distinct.get(name)
-        holds_same = values is not None and values == distinct.get(f"offered {other}")
+        values = unique_columns.get(name)
+        holds_same = values is not None and values == unique_columns.get(f"offered {other}")
         must_agree = is_for_ids or (
             holds_same and ("id" in (name, other) or not values <= row_numbers)
         )
@@ -272,13 +274,13 @@ def _comparable(
 ) -> Iterator[tuple[str, str]]:
     """Yield the pairs of columns to compare, one of ``expected`` and one of ``offered``. A column
     with a namesake in the other table is compared with that alone; any other, with all columns
-    there that have no namesake either. If ``ids_differ_in_name``, the ids are among the latter, but
-    are not compared with each other, because they pair the rows."""
+    there that have no namesake either. If ``ids_differ_in_name``, the ids count as columns without
+    a namesake, but are not compared with each other, because they pair the rows."""
     first, second = (
         {name.lower(): name for name in rows.columns if name.startswith(ALSO)}
         for rows in (expected, offered)
     )
-    ids = ["id"] * ids_differ_in_name
+    ids = ["id"] if ids_differ_in_name else []
     alone = [name for key, name in second.items() if key not in first]
     for key, name in first.items():
         yield from product([name], [second[key]] if key in second else alone + ids)

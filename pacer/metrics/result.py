@@ -38,9 +38,10 @@ _RUN = "run"
 @dataclass(frozen=True, repr=False)
 class Result:
     """The result of scoring one system. ``scores``: context (``all`` unless the references name the
-    four) -> score -> number. ``cases``: one row per case. ``signature``: what each number means and
-    was computed from. ``ledger``: the findings, which take several times the memory of the cases
-    once they are collected."""
+    four) or ``mean`` -> score -> number; ``conventions``, ``controls`` and ``truth`` may be
+    further keys. ``cases``: one row per case. ``signature``: what each number means and was
+    computed from. ``ledger``: the findings, which take several times the memory of the cases once
+    they are collected."""
 
     scores: dict[str, dict[str, Any]]
     cases: pl.DataFrame

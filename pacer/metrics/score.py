@@ -128,9 +128,9 @@ def _control_scores(contexts: Mapping[str, ContextCases]) -> dict[str, dict[str,
 
 
 def with_mean(scores: Mapping[str, Numbers], columns: Iterable[str] = ()) -> dict[str, Numbers]:
-    """Add ``mean``: each score that all contexts have, averaged over them. Numbers of records (also
-    those with a value in ``columns``) have no mean. Nothing is added if the cases are not divided
-    into the four contexts."""
+    """Add ``mean``: each score that all contexts have, averaged over them. Counts have no mean, nor
+    do the counts of records with a value in one of ``columns``. Nothing is added if the cases are
+    not divided into the four contexts."""
     contexts = list(scores.values())
     if not set(scores) <= set(CONTEXTS):
         return dict(scores)

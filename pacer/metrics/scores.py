@@ -36,8 +36,8 @@ from pacer.metrics.score_kinds import (
     mean_rows,
 )
 
-#: Whether the context of a case has no previous report: nothing can be "unchanged" there, so such
-#: wording is invented. Reports of an unknown context may have had one.
+#: Whether the context of a case has no previous report (sn and mn): nothing can be "unchanged"
+#: there, so such wording is invented. Reports of an unknown context may have had one.
 _WITHOUT_PRIOR = pl.col("context").is_in(contexts_within(lateral=True, prior=False))
 _EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"

@@ -94,8 +94,8 @@ def train(
 
 @dataclass
 class Means:
-    """Values to log by name, each a sum and a count [2], which are added up over micro-batches,
-    processes and updates.
+    """Values to log by name, each a sum and a count, or a numerator and a denominator [2],
+    which are added up over micro-batches, processes and updates.
 
     The names are the same in every process and update. A micro-batch has one context (unless
     contexts are mixed), so the values of other contexts may have a count of 0; a mean is over the
@@ -105,7 +105,7 @@ class Means:
     pairs: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, pairs: Mapping[str, Tensor]) -> None:
-        """Add sums and counts."""
+        """Add pairs of values to log."""
         for name, pair in pairs.items():
             self.pairs[name] = self.pairs[name] + pair if name in self.pairs else pair
 

@@ -18,7 +18,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import yaml_beside
 from pacer.data.account import Notes, Rows
 from pacer.data.findings import FINDINGS
-from pacer.data.hygiene import is_empty
+from pacer.data.hygiene import is_empty_cell
 from pacer.data.priors import YEAR_FIRST
 from pacer.data.readers.image_rows import (
     COLUMNS,
@@ -142,7 +142,8 @@ def _image_rows(studies: pl.DataFrame, notes: Notes) -> pl.DataFrame:
         name: pl.lit(None, pl.String) for name in ("lateral", "view") if name not in studies.columns
     }
     filled = [
-        mapped(name, lambda cell: None if is_empty(cell) else cell) for name in (*_IMAGES, "view")
+        mapped(name, lambda cell: None if is_empty_cell(cell) else cell)
+        for name in (*_IMAGES, "view")
     ]
     studies = studies.with_columns(**absent).with_columns(*filled)
     is_other = mapped("view", _is_not_frontal, pl.Boolean)

@@ -143,8 +143,7 @@ def context_sums(
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
-    """Return a sentence for each reason not to trust the scores; none for a model that uses its
-    sources."""
+    """Return a sentence for each reason not to trust the scores."""
     sentences = []
     for key, (words, is_off) in _BESIDE_REFERENCES.items():
         beyond = []
