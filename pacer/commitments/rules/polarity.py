@@ -53,12 +53,14 @@ def read_mentions(
 ) -> list[Reading]:
     """Read each mention by the cues that reach it."""
     readings = _readings(segment, mentions, cues, commas)
-    states = [reading.polarity for reading in readings]
+    states = [reading.polarity or "unstated" for reading in readings]
     deciding = [reading.cue for reading in readings]
     idle = {cue.row.says for cue in cues if cue not in deciding}
-    if is_doubtful(features(segment, mentions, states, deciding, commas, idle)):
-        return [reading._replace(doubtful=True) for reading in readings]
-    return readings
+    found = features(segment, mentions, states, idle)
+    return [
+        reading._replace(doubtful=True) if is_doubtful(state, ones) else reading
+        for reading, state, ones in zip(readings, states, found, strict=True)
+    ]
 
 
 def _readings(
