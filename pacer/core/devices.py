@@ -21,7 +21,7 @@ def share_cores(local_processes: int, threads: str = "") -> None:
         torch.set_num_threads(max(1, core_count() // local_processes))
 
 
-def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
+def copied_to_device(values: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Copy values from the CPU to a device without waiting for it."""
     return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)
 

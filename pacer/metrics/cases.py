@@ -92,9 +92,9 @@ OPTIONAL = ("view", "truth", "present", "absent")
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
-    """Select the columns that ``cases.parquet`` keeps; ``columns``: those of the user. For each
-    control, they are the labels of its report, and whether this equals the one from the case's own
-    sources."""
+    """Select the columns that ``cases.parquet`` keeps; ``columns``: those of the user. Of each
+    control it keeps the labels of its report, and whether this equals the report from the case's
+    own sources."""
     of_controls = [
         f"{control}_{what}" for control in controls_of(cases) for what in ("unchanged", "labels")
     ]

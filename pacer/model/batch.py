@@ -42,7 +42,7 @@ class Sources:
         """Return the tensors on another device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def ready_for(self, device: torch.device) -> Self:
+    def pinned_for(self, device: torch.device) -> Self:
         """Return the tensors in memory that this device copies from without waiting: for a GPU,
         page-locked."""
         return self._each(Tensor.pin_memory) if device.type == "cuda" else self

@@ -22,7 +22,7 @@ from accelerate.utils import gather_object
 from torch import Tensor
 
 from pacer.core.contexts import CONTEXTS, context_of
-from pacer.core.devices import sent
+from pacer.core.devices import copied_to_device
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.machine import peak_memory
@@ -41,7 +41,8 @@ from pacer.training.validation import validate
 
 #: Receives named values and the number of their update.
 Log = Callable[[dict[str, float], int], None]
-#: A process's part of a micro-batch: its row numbers, and the rows as a batch on the CPU.
+#: A process's part of a micro-batch: its row numbers, and the rows as a batch on the CPU, which is
+#: page-locked for a GPU.
 Part = tuple[np.ndarray, TrainingBatch]
 STATE = "state.pt"
 
@@ -223,7 +224,7 @@ class _Run:
         def make(micro: MicroBatch) -> Part:
             # the batch holds the weights of its tokens; lambda_q is that of the commitment's tokens
             batch = self.examples.training_batch(micro, self.phase.losses.lambda_q)
-            return micro.rows, batch.ready_for(self.accelerator.device)
+            return micro.rows, batch.pinned_for(self.accelerator.device)
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
         parts = (
@@ -248,7 +249,7 @@ class _Run:
             self.check_finite()
         elapsed = time.perf_counter() - started
         ratios = torch.tensor([[tokens, elapsed], [waited, elapsed]], dtype=torch.float64)
-        speed, wait = sent(ratios, self.accelerator.device)
+        speed, wait = copied_to_device(ratios, self.accelerator.device)
         self.means.add({"tokens_per_second": speed, "loader_wait": wait})
 
     def gradient(self, micros: list[Part]) -> float:
@@ -332,7 +333,7 @@ class _Run:
         digest = hashlib.blake2b(seed.encode(), digest_size=8).digest()
         torch.manual_seed(int.from_bytes(digest, "big") % 2**63)
         divisors = torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros])
-        divisors = self.accelerator.reduce(sent(divisors, device), reduction="sum")
+        divisors = self.accelerator.reduce(copied_to_device(divisors, device), reduction="sum")
         self.model.zero_grad()
         # AdamW steps on views of the parameters (for instance, one for the lateral view's part of a
         # matrix), whose gradients `BlockOptimizer.step` sets; they are dropped here, or the memory
@@ -378,7 +379,7 @@ class _Run:
             gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
             vectors = [gradient.flatten() for gradient in gradients]
             vectors += [
-                sent(torch.tensor(numbers, dtype=sums.dtype), sums.device)
+                copied_to_device(torch.tensor(numbers, dtype=sums.dtype), sums.device)
                 for numbers in (counts, has_gradient)
             ]
             vectors.append(sums)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from pacer.core.devices import sent
+from pacer.core.devices import copied_to_device
 from pacer.core.processes import prefetch
 from pacer.model.batch import TrainingBatch
 from pacer.model.pacer import Pacer
@@ -44,12 +44,12 @@ def validate(
     def make(item: tuple[int, np.ndarray]) -> TrainingBatch:
         _, rows = item
         batch = examples.batch(rows, [commit] * len(rows), phase.losses.lambda_q)
-        return batch.ready_for(accelerator.device)
+        return batch.pinned_for(accelerator.device)
 
     # of each context: sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
     sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
     for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
-        divisors = sent(torch.stack(divisors_of(batch)[:2]), accelerator.device)
+        divisors = copied_to_device(torch.stack(divisors_of(batch)[:2]), accelerator.device)
         batch = batch.to(accelerator.device)
         nll = objective(model, batch, supervised, frontal_only=phase.frontal_only).nll.double()
         numerators = torch.stack([(weight * nll).sum() for weight in (batch.omega, batch.s)])
