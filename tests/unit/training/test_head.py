@@ -70,7 +70,7 @@ class _Operations(TorchDispatchMode):
 class Syncs(TorchFunctionMode):
     """``seen``: the names of what was called inside, in order. As
     :meth:`torch.cuda.set_sync_debug_mode` counts them, but a copy that
-    :func:`pacer.core.devices.sent` makes is none."""
+    :func:`pacer.core.devices.copied_to_device` makes is none."""
 
     def __init__(self) -> None:
         super().__init__()
