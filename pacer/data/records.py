@@ -34,8 +34,8 @@ from pacer.data.values import bare_id, mapped, quoted
 from pacer.data.wording import compares_with_prior
 
 #: Columns of the frame that every reader returns. A row is one examination, also called a study
-#: here; several rows may have one ``study_id``. Texts are unchanged, and may be blank; any other
-#: absent value is null.
+#: here. Several rows may have one ``study_id``: in MIMIC-RG4 each context of a study has a row and
+#: a text of its own. Texts are unchanged, and may be blank; any other absent value is null.
 STUDY_SCHEMA: dict[str, pl.DataType] = {
     "file": pl.String(),
     "row": pl.String(),  # as in problems.csv
@@ -195,7 +195,7 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
     """Keep the examinations with valid ids and texts and at least one enabled context. Texts such
     as ``N/A``, and blank sections of the examination itself, become null. In the format ``table``,
     so does an impression that equals the findings."""
-    for name in ("id", "study_id", "subject_id"):
+    for name in ("id", "study_id", "subject_id"):  # no reader gives these another name
         fault = mapped(name, id_fault)
         studies = studies.exclude(name, fault.is_not_null(), fault)
 

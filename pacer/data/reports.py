@@ -1,7 +1,8 @@
 """Files and objects in Python with reports of any system (docs/evaluation.md lists them), read
 strictly: any source -> texts by id.
 
-The caller names the columns, or they are looked up in the lists below. Several possible text
+The caller names the columns, or they are looked up in the lists below and, for ids, in
+``ID_COLUMNS`` (``sources.py``), of which the first one in the table is used. Several possible text
 columns are an error.
 """
 

@@ -89,7 +89,7 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
         own, meanings = _own_columns(cases, options)
         cases = _with_labels(cases, references, options)
         cases = cases.with_columns(pl.lit(threshold, pl.Float64).alias("threshold"))
-        columns, findings = _read(cases)
+        columns, ledger = _read(cases)
         cases = cases.hstack(columns).hstack(own)
         if options.truth is not None:
             cases = with_truth(cases, options.truth)
@@ -98,11 +98,12 @@ def annotate(cases: pl.DataFrame, options: Scoring, threshold: float | None = No
                 cases = cases.with_columns(meteor_columns(finish_meteor()))
             except MeteorError as error:
                 failed["meteor"] = str(error)
-    return Annotated(cases, findings, originals, own, meanings, failed)
+    return Annotated(cases, ledger, originals, own, meanings, failed)
 
 
 def _with_single_line_texts(cases: pl.DataFrame) -> pl.DataFrame:
-    """Put every text on one line, and add which controls gave the same report."""
+    """Put the reference and all hypotheses on one line, and add which controls gave the same
+    report."""
     texts = ["reference", *_hypotheses(cases)]
     cases = cases.with_columns(mapped(name, single_line) for name in texts)
     same = {

@@ -29,8 +29,9 @@ LABELS = pl.List(pl.Int64)
 #:
 #: - ``report_positive`` and so on: what the rules read in the system's report;
 #: - ``prior_positive``, ``frontal_positive``, ``no_prior_positive``, ``no_lateral_positive``: the
-#:   findings that are affirmed by the previous report, the reference of the frontal view alone, and
-#:   the reports written without the previous report and without the lateral view;
+#:   findings that are affirmed by the previous report, by the same study's reference in the context
+#:   without the lateral view, and by the reports written without the previous report and without
+#:   the lateral view;
 #: - ``exact_positive``: affirmed findings that the report describes as the reference does;
 #: - ``copy_positive``: those that the rules affirm in the cleaned reference;
 #: - ``attributes``: how often side, severity and course agree, then how often the reference names
@@ -64,7 +65,9 @@ DERIVED: dict[str, pl.DataType] = {
     **dict.fromkeys(("hypothesis_repetition", "reference_repetition"), pl.Float64()),
 }
 #: Columns that every ``cases.parquet`` has. ``anchor_positive`` and so on: the generated
-#: commitment; ``reference_positive`` and so on: what the rules read in the uncleaned reference.
+#: commitment; ``reference_positive`` and so on: what the rules read in the uncleaned reference;
+#: ``gate``: the mean gate of the calibrator; ``fallback``: the output has no marked report, so
+#: the raw text is scored.
 COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(
         (

@@ -283,7 +283,10 @@ def _comparable(
     ids = ["id"] if ids_differ_in_name else []
     alone = [name for key, name in second.items() if key not in first]
     for key, name in first.items():
-        yield from product([name], [second[key]] if key in second else alone + ids)
+        if key in second:
+            yield name, second[key]
+        else:
+            yield from product([name], alone + ids)
     yield from product(ids, alone)
 
 

@@ -62,6 +62,7 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
     scores of labels are left out.
     """
     check_keys(options.without)
+    # only predictions of this pipeline have a manifest; other systems have no threshold
     threshold = Decoding.of(origin.manifest).threshold
     annotated = annotate(cases, options, threshold)
     left_out = dict.fromkeys(options.without, EXCLUDED) | annotated.failed

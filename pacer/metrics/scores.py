@@ -526,22 +526,22 @@ def context_scores(context: ContextCases, without: Collection[str] = ()) -> Numb
     }
 
 
-def summed_scores(
+def scores_with_intervals(
     cases: pl.DataFrame, columns: Iterable[str] = (), without: Collection[str] = ()
 ) -> list[Score]:
     """Return the scores of these cases that have sums and an interval, but those ``without``, and
     one score for each of the user's ``columns``."""
-    summed = [s for s in _scores_but(without) if s.sums and s.interval and s.applies(cases)]
-    return summed + list(map(score_of, columns))
+    scores = [s for s in _scores_but(without) if s.sums and s.interval and s.applies(cases)]
+    return scores + list(map(score_of, columns))
 
 
 def context_counts(
     context: ContextCases, columns: Iterable[str], without: Collection[str] = ()
 ) -> dict[str, int]:
     """Return the number of findings, or of records, behind each of a context's
-    :func:`summed_scores` that is a share of them (``Sums.counted``)."""
+    :func:`scores_with_intervals` that is a share of them (``Sums.counted``)."""
     return {
         score.key: int(context.total(score.sums.per_case)[list(score.sums.counted)].sum())
-        for score in summed_scores(context.cases, columns, without)
+        for score in scores_with_intervals(context.cases, columns, without)
         if score.sums and score.sums.counted
     }

@@ -19,7 +19,7 @@ from pacer.display.tables import Displayed, Table, first_cell_changes
 from pacer.metrics.cases import row_name
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.result import Result
-from pacer.metrics.scores import score_of, summed_scores
+from pacer.metrics.scores import score_of, scores_with_intervals
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics import halves
 from pacer.metrics.statistics.halves import PERCENT, Difference, Key, Summed, differences, holm
@@ -412,11 +412,11 @@ def _paired(one: System, other: System, convention: str | None) -> _Paired:
         )
     units = units_of(cases)
     remarks = list(filter(None, (units.note, _other_units(units, other_cases))))
-    other_scores = summed_scores(other_cases, columns, other_signature.left_out)
+    other_scores = scores_with_intervals(other_cases, columns, other_signature.left_out)
     comparable = {score.key for score in other_scores}
     tested = [
         score
-        for score in summed_scores(cases, columns, signature.left_out)
+        for score in scores_with_intervals(cases, columns, signature.left_out)
         if score.tested and score.key in comparable
     ]
     sums, other_sums = (

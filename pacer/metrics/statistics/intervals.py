@@ -13,7 +13,7 @@ from pacer.metrics.cases import MEAN, UNKNOWN, by_context, contexts_of
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.commitments import KINDS_OF_REPORT
 from pacer.metrics.score_kinds import Score
-from pacer.metrics.scores import score_of, summed_scores
+from pacer.metrics.scores import score_of, scores_with_intervals
 from pacer.metrics.statistics.halves import (
     Difference,
     Interval,
@@ -68,9 +68,9 @@ def score_intervals(
     without: Collection[str] = (),
 ) -> Intervals:
     """Return the intervals of scores by context, and for the mean of the contexts. ``columns`` and
-    ``without``: as for :func:`~pacer.metrics.scores.summed_scores`."""
+    ``without``: as for :func:`~pacer.metrics.scores.scores_with_intervals`."""
     units = units_of(cases)
-    summed = context_sums(cases, convention, summed_scores(cases, columns, without), units)
+    summed = context_sums(cases, convention, scores_with_intervals(cases, columns, without), units)
     scores = intervals(summed, resamples)
     # with one of the four contexts, its intervals are also those of the mean; `all` has no mean
     if len(scores) == 1 and UNKNOWN not in scores:
@@ -203,8 +203,8 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
 
 def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
     """Return the contexts in which commitments, or reports, agree with their own references no
-    better than with those of other patients; not those that affirm nothing. Cases without a
-    commitment, or of unknown patients, do not count."""
+    better than with those of other patients. Contexts whose references affirm nothing are left out;
+    cases without a commitment, or of unknown patients, do not count."""
     if "subject_id" not in cases.columns:
         return {}
     without_gain = {}
