@@ -8,12 +8,13 @@ changed: it takes less than a minute.
 
 Two linear classifiers learn from ``blind_sentences.tsv``, which language models wrote without
 knowing the rules, and from the reports and the sentences of the rules' tests, which count as read
-rightly: one whether the rules misread
-a mention of a finding, the other which state the mention has. A weight of the table is how much a
-feature speaks for a misreading, plus :data:`SHARE` of how much it speaks for other states than the
-one that the rules read. The threshold is set so that :data:`RIGHT` of the sentences that the rules
-read rightly are in doubt, with weights that were learnt from the sentences of other writers. So are
-the shares that are printed. The table leaves no report of the phantom in doubt.
+rightly. One learns whether the rules misread a mention of a finding, the other which state the
+mention has. A weight of the table is how much a feature speaks for a misreading, plus :data:`SHARE`
+of how much it speaks for other states than the one that the rules read.
+
+The threshold is set so that :data:`RIGHT` of the sentences that the rules read rightly are in
+doubt, with weights that were learnt from the sentences of other writers. So are the shares that are
+printed. The table leaves no report of the phantom in doubt.
 """
 
 import csv
