@@ -70,19 +70,23 @@ class Verdicts:
     def hear(self, finding: str, statement: Statement) -> None:
         """Take the next statement about a finding."""
         earlier = self._deciding.get(finding)
-        if earlier is None or _replaces(statement, earlier):
+        if earlier is None or _replaces(finding, statement, earlier):
             self._deciding[finding] = statement
 
 
-def _replaces(statement: Statement, earlier: Statement) -> bool:
-    """Whether a statement decides instead of an earlier one about the same finding."""
+def _replaces(finding: str, statement: Statement, earlier: Statement) -> bool:
+    """Whether a statement about a finding decides instead of an earlier one."""
     if earlier.polarity == "negative" or earlier.asks:
         return True
     distance = statement.segment.number - earlier.segment.number
     if statement.refers and distance <= 2:  # "None is seen now."
         return True
     in_one_sentence = distance == 0 or (distance == 1 and statement.segment.goes_on)
-    if statement.polarity == "negative" and in_one_sentence and _takes_back(statement, earlier):
+    if (
+        statement.polarity == "negative"
+        and in_one_sentence
+        and _takes_back(finding, statement, earlier)
+    ):
         return True
     return (
         statement.polarity != "uncertain"
@@ -91,9 +95,9 @@ def _replaces(statement: Statement, earlier: Statement) -> bool:
     )
 
 
-def _takes_back(denial: Statement, earlier: Statement) -> bool:
-    """Whether a denial is of all that the sentence has affirmed before ("a fracture was feared, no
-    fracture is seen"), and not of a part ("left effusion, no right effusion")."""
+def _takes_back(finding: str, denial: Statement, earlier: Statement) -> bool:
+    """Whether a denial of a finding is of all that the sentence has affirmed before ("a fracture
+    was feared, no fracture is seen"), and not of a part ("left effusion, no right effusion")."""
     said, where = earlier.mention, earlier.segment.text
     text, mention, cue = denial.segment.text, denial.mention, denial.cue
     findings, name = mention.row.findings, where[said.start : said.end]
@@ -105,8 +109,9 @@ def _takes_back(denial: Statement, earlier: Statement) -> bool:
     ):
         return False
     if cue is None or mention.row.says == "denies":
-        return findings[0] in ("cardiomegaly", "enlarged mediastinum")
-    if findings[0] in ("edema", "lung opacity", "lung lesion"):  # "congestion, no edema"
+        return finding in ("cardiomegaly", "enlarged mediastinum")
+    # "congestion, no edema"
+    if findings and finding in ("edema", "lung opacity", "lung lesion"):
         noun = text[mention.start : mention.end].split()[-1][:5]
         if not name.split()[-1].startswith(noun) and not _SICKNESS.search(name):
             return False
