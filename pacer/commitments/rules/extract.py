@@ -121,6 +121,8 @@ def _place(report: str, words: Match, places: Sequence[int]) -> tuple[int, int]:
     """Return the place of some words of a segment in the report, without the blanks at their ends,
     which a pattern or an abbreviation may include."""
     start, end = places[words.start], places[words.end - 1] + 1
+    if not (report[start].isspace() or report[end - 1].isspace()):
+        return start, end
     written = report[start:end]
     return end - len(written.lstrip()), start + len(written.rstrip())
 

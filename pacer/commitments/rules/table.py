@@ -8,7 +8,7 @@ explains the columns.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, reduce
 from importlib import resources
 from operator import or_
@@ -26,7 +26,7 @@ class Rule(NamedTuple):
     replace what was said of it) or ``nothing`` (a look-alike). ``side`` is where a cue stands:
     ``before`` or ``after`` the finding, ``around`` (either), ``between`` two. ``reach``: in how
     many characters a finding after and before the cue must stand. The name of a finding has no
-    comma in it, unless ``with_commas``. ``pieces``: at most two sets of pieces of words; every
+    comma in it, unless ``with_commas``. ``pieces``: at most three sets of pieces of words; every
     match contains a piece of each set, so other texts need not be searched. A piece after ``_`` is
     the start of a word.
     """
@@ -102,6 +102,8 @@ NAMES, CUES = (tuple(map(_row, lines(table))) for table in ("names.tsv", "cues.t
 
 #: The start of a word, also behind a sign such as a hyphen.
 _START = re.compile(r"\b(?=\w)")
+#: How many sets of pieces a row may have.
+_SETS = 3
 #: Maximum number of distinct words whose rows are cached.
 _WORDS = 1 << 16
 
@@ -112,6 +114,20 @@ class Match(NamedTuple):
     start: int
     end: int
     row: Rule
+
+
+class _Known(dict[str, int]):
+    """What a function returns for each word. A look-up takes half the time of ``lru_cache``."""
+
+    def __init__(self, function: Callable[[str], int]):
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= _WORDS:
+            self.clear()
+        self[word] = found = self._function(word)
+        return found
 
 
 class Patterns:
@@ -127,8 +143,8 @@ class Patterns:
         self._searches = [(rank, re.compile(text)) for rank, text in enumerate(expressions)]
         self._bits: dict[str, int] = {}
         for rank, row in enumerate(rows):
-            needed = row.pieces or (frozenset([""]),)  # the empty string is in every word
-            for place, choices in enumerate((needed[0], needed[-1])):
+            in_every_word = [frozenset([""])] * (_SETS - len(row.pieces))
+            for place, choices in enumerate([*row.pieces, *in_every_word]):
                 for piece in choices:
                     self._bits[piece] = self._bits.get(piece, 0) | 1 << rank + place * len(rows)
         self._short = [piece for piece in self._bits if 0 < len(piece) < 3]
@@ -137,14 +153,15 @@ class Patterns:
         for piece in self._bits:
             if len(piece) > 2:
                 self._long.setdefault(piece[:3], []).append(piece)
-        self._candidate_rows = lru_cache(maxsize=_WORDS)(self._rows_of)
+        self._candidate_rows = _Known(self._rows_of).__getitem__
         self._of_mask = lru_cache(maxsize=_WORDS)(self._searches_of)
 
     def find(self, text: str, words: list[str], commas: Sequence[int] = ()) -> list[Match]:
         """Find the matches in ``text`` (``words`` joined by single blanks), in order and without
         overlaps. The name of a finding has no comma, which may stand at the blanks ``commas``."""
         bits = reduce(or_, map(self._candidate_rows, words), 0)
-        mask = bits & bits >> len(self._rows)
+        count = len(self._rows)
+        mask = bits & bits >> count & bits >> 2 * count
         if not mask:
             return []
         padded, hits = f" {text}", []
@@ -179,8 +196,8 @@ class Patterns:
         return searches
 
     def _rows_of(self, word: str) -> int:
-        """Return a bit mask of the rows for which the word contains a first piece; in the bits
-        above it, those for which it contains a second piece."""
+        """Return a bit mask of the rows for which the word contains a piece of the first set; above
+        it, those of the second and the third set."""
         bits = self._bits.get("", 0)
         as_written = "" if word.isalnum() else word  # for pieces with signs, which have no mark
         word = _START.sub("_", word) + as_written

@@ -348,9 +348,14 @@ def required(items: Any, starts: bool, run: str = "") -> list[frozenset[str]]:
 
 
 def pieces_of(rule: Rule) -> list[frozenset[str]]:
+    """The three best sets, without those that contain another one."""
     starts = not rule.anywhere or rule.words.startswith(r"\b")
     sets = required(PARSER.parse(rule.words.removeprefix(r"\b")), starts)
-    return [pieces for pieces in sorted(sets, key=shortest)[-2:] if pieces]
+    chosen: list[frozenset[str]] = []
+    for pieces in sorted(filter(None, sets), key=shortest, reverse=True):
+        if not any(other <= pieces for other in chosen):
+            chosen.append(pieces)
+    return chosen[:3]
 
 
 @pytest.mark.parametrize("rules", [NAMES, CUES, ATTRIBUTES], ids=["names", "cues", "attributes"])
