@@ -76,6 +76,7 @@ _IN_LISTED_VALUES = (
     "pos,",
 )
 _IN_LISTED_HEDGES = ("suspected,", "vored,", "voured,", "possible,", "excluded,")
+_IN_ASIDES = (" -", ", which ", " far as ", ", as best ")
 _IN_SERIES = (", resol", ", clear", ", disap", ", vanish")
 
 
@@ -207,7 +208,7 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
     if "addend" in lower or (":" in lower and has_any(lower, _HEADED)):
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
-    if " -" in lower or ", which " in lower:
+    if has_any(lower, _IN_ASIDES):
         lower = _BETWEEN_DASHES.sub(_bracketed, lower)
     if has_any(lower, _IN_DIVIDED):
         lower, places = substitute(_DIVIDED, _edited, lower, places)
