@@ -150,7 +150,7 @@ def _unwrapped(report: str) -> str:
     the next word. A line that needs another goes on, too ("Bones: no")."""
     if _PAIRS.fullmatch(report):
         return report
-    report = _UNFINISHED.sub(lambda end: end[0].replace("\n", " "), report)
+    report = _UNFINISHED.sub(_joined, report)
     lines = [line.strip() for line in report.split("\n")]
     width = max(map(len, lines))
     if width >= _WIDTH and all(
@@ -159,6 +159,12 @@ def _unwrapped(report: str) -> str:
     ):
         report = _WRAP.sub(" ", report)
     return report
+
+
+def _joined(end: re.Match[str]) -> str:
+    """Return the end of a line that goes on, without its break: a label gets a colon."""
+    bare = end.lastgroup in ("named", "organ") and ":" not in end[0]
+    return end[0].replace("\n", ":" if bare else " ")
 
 
 def _first_length(line: str) -> int:
