@@ -42,6 +42,8 @@ _ABBREVIATION = re.compile(
     rf"(?<![^\s?/,])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/?,])"
 )
 _STROKE = re.compile(" ?(?P<stroke>/) ?")
+#: A question mark before a word, whose name begins behind a space: "?mass".
+_QUERY = re.compile(r"(?<!\S)\?(?=[a-z])")
 #: First words of all abbreviations, with and without an adjacent comma.
 _ABBREVIATED = frozenset(
     before + short.split()[0] + after
@@ -133,6 +135,7 @@ def expand_abbreviations(segment: str) -> tuple[str, Sequence[int], list[int]]:
             _ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], text, places
         )
         text, places = substitute(_STROKE, lambda _: "/", text, places)
+        text, places = substitute(_QUERY, lambda _: "? ", text, places)
     if "," not in text:
         return text, places, []
     expanded, origin, commas = "", list[int](), list[int]()
