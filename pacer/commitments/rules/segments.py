@@ -42,6 +42,8 @@ _ABBREVIATION = re.compile(
     rf"(?<![^\s?/,])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/?,])"
 )
 _STROKE = re.compile(" ?(?P<stroke>/) ?")
+#: A question mark before a word, whose name begins behind a space: "?mass".
+_QUERY = re.compile(r"(?<!\S)\?(?=[a-z])")
 #: First words of all abbreviations, with and without an adjacent comma.
 _ABBREVIATED = frozenset(
     before + short.split()[0] + after
@@ -76,6 +78,7 @@ _IN_LISTED_VALUES = (
     "pos,",
 )
 _IN_LISTED_HEDGES = ("suspected,", "vored,", "voured,", "possible,", "excluded,")
+_IN_ASIDES = (" -", ", which ", " far as ", ", as best ")
 _IN_SERIES = (", resol", ", clear", ", disap", ", vanish")
 
 
@@ -132,6 +135,7 @@ def expand_abbreviations(segment: str) -> tuple[str, Sequence[int], list[int]]:
             _ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], text, places
         )
         text, places = substitute(_STROKE, lambda _: "/", text, places)
+        text, places = substitute(_QUERY, lambda _: "? ", text, places)
     if "," not in text:
         return text, places, []
     expanded, origin, commas = "", list[int](), list[int]()
@@ -149,7 +153,7 @@ def _unwrapped(report: str) -> str:
     the next word. A line that needs another goes on, too ("Bones: no")."""
     if _PAIRS.fullmatch(report):
         return report
-    report = _UNFINISHED.sub(lambda end: end[0].replace("\n", " "), report)
+    report = _UNFINISHED.sub(_joined, report)
     lines = [line.strip() for line in report.split("\n")]
     width = max(map(len, lines))
     if width >= _WIDTH and all(
@@ -158,6 +162,12 @@ def _unwrapped(report: str) -> str:
     ):
         report = _WRAP.sub(" ", report)
     return report
+
+
+def _joined(end: re.Match[str]) -> str:
+    """Return the end of a line that goes on, without its break: a label gets a colon."""
+    bare = end.lastgroup in ("named", "organ") and ":" not in end[0]
+    return end[0].replace("\n", ":" if bare else " ")
 
 
 def _first_length(line: str) -> int:
@@ -207,7 +217,7 @@ def _normalise(report: str) -> tuple[str, Sequence[int]]:
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
     if "addend" in lower or (":" in lower and has_any(lower, _HEADED)):
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
-    if " -" in lower or ", which " in lower:
+    if has_any(lower, _IN_ASIDES):
         lower = _BETWEEN_DASHES.sub(_bracketed, lower)
     if has_any(lower, _IN_DIVIDED):
         lower, places = substitute(_DIVIDED, _edited, lower, places)

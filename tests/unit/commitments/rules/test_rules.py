@@ -207,7 +207,6 @@ MISREAD = {
     "Blunting of the lateral and posterior "
     "left": '"pleural-parenchymal scarring" is no name of the rules',
     "A small right-sided pleural effusion versus thickening.": 'nor is "thickening" alone',
-    "S/P R CT placement, PTX resolved.": "CT is computed tomography",
     "Right basal opacity (atelectasis or pneumonia).": '"A or B" affirms both where no cue hedges',
 }
 
