@@ -65,7 +65,7 @@ def test_every_state_has_weights() -> None:
         ("The former effusion leaves a clear angle behind.", ("pleural effusion",)),
         ("It takes more than this to call a pneumothorax.", ("pneumothorax",)),
         # two findings with the states of each other
-        ("Effusion on neither side, edema on both.", ("edema", "pleural effusion")),
+        ("Gone is the drain, and with it the pneumothorax.", ("pneumothorax", "support devices")),
     ],
 )
 def test_doubt(text: str, doubtful: tuple[str, ...]) -> None:

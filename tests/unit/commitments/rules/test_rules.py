@@ -165,7 +165,7 @@ def test_spans_are_places_in_the_report(text: str) -> None:
         # "inserted" or "none": "line")
         alone = {m.finding for m in find_mentions(named)}
         refers = (
-            r"pleur|failure|collapse| one|the |^(?:left|right|other|larger|smaller) "
+            r"pleur|failure|collapse|clear| one|the |^(?:left|right|other|larger|smaller) "
             r"(?:(?:has|is|was) )?\w+$"
             r"|\b(?:it|they|this|that|these|those|none|neither|one|not?|such|absent|gone|so|some)\b"
         )
