@@ -75,8 +75,8 @@ _IN_LISTED_VALUES = (
     "neg,",
     "pos,",
 )
-_IN_LISTED_HEDGES = ("suspected,", "vored,", "voured,", "possible,", "excluded,")
-_IN_SERIES = (", resol", ", clear", ", disap", ", vanish")
+_IN_LISTED_HEDGES = ("suspected,", "vored,", "voured,", "ble,", "tful,", "excluded,")
+_IN_SERIES = (", resol", ", clear", ", disap", ", vanish", " v", "ikely than")
 
 
 def located_segments(report: str) -> Iterator[tuple[str, Sequence[int]]]:
