@@ -76,7 +76,7 @@ _IN_LISTED_VALUES = (
     "pos,",
 )
 _IN_LISTED_HEDGES = ("suspected,", "vored,", "voured,", "ble,", "tful,", "excluded,")
-_IN_SERIES = (", resol", ", clear", ", disap", ", vanish", " v", "ikely than")
+_IN_SERIES = (", resol", ", clear", ", disap", ", vanish")
 
 
 def located_segments(report: str) -> Iterator[tuple[str, Sequence[int]]]:
