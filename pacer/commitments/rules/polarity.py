@@ -240,7 +240,7 @@ def _no_longer_applies(passage: Passage, cue: Match) -> bool:
         # "resolution of the effusion and right consolidation": one denial of both; "pneumonia or an
         # enlarging left effusion": alternatives
         listed = (
-            text.endswith((" of", " the", " are"), cue.start, cue.end)
+            text.endswith((" of", " the", " are", "includes", "comprises"), cue.start, cue.end)
             and "and " in text[other.start - 4 : other.start + 4]
         ) or (other.row.says == "degree" and _OR_A.search(text, cue.end, other.start) is not None)
         if (

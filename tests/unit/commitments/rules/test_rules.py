@@ -166,7 +166,7 @@ def test_spans_are_places_in_the_report(text: str) -> None:
         alone = {m.finding for m in find_mentions(named)}
         refers = (
             r"pleur|failure|collapse|clear| one|the |^(?:left|right|other|larger|smaller) "
-            r"(?:(?:has|is|was) )?\w+$"
+            r"(?:(?:has|is|was) )?\w+$|^(?:but|and|yet|though) "
             r"|\b(?:it|they|this|that|these|those|none|neither|one|not?|such|absent|gone|so|some)\b"
         )
         assert mention.finding in alone or re.search(rf"{refers}|^lines?$", named.lower())
