@@ -97,7 +97,7 @@ def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
 
 
 def _united(*stated: Attributes) -> Attributes:
-    if len(stated) == 1:
+    if all(one == stated[0] for one in stated):
         return stated[0]
     return Attributes(*map(frozenset[str].union, Attributes(), *stated))
 
@@ -118,7 +118,6 @@ class _Phrase(NamedTuple):
 _Span = tuple[int, int, str]
 
 
-@lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
 def described_phrases(
     sentence: str, mentions: tuple[_Span, ...]
 ) -> list[tuple[list[str], Attributes]]:
@@ -143,8 +142,10 @@ def described_phrases(
         first: frozenset[str] = frozenset()
         for phrase in row:
             first = first if phrase.joined == "and" else phrase.words.course
-            course = phrase.words.course or shared or first
-            described.append((phrase.findings, phrase.words._replace(course=course)))
+            words, course = phrase.words, phrase.words.course or shared or first
+            if course != words.course:
+                words = words._replace(course=course)
+            described.append((phrase.findings, words))
     return described
 
 
@@ -172,15 +173,15 @@ def _phrases(text: str, mentions: Sequence[_Span]) -> Iterator[_Phrase]:
                 stated &= _VALUES.course
             else:
                 findings = [""]
-        attributes = Attributes(
-            side=_VALUES.side & stated,
-            severity=_VALUES.severity & stated,
-            course=_VALUES.course & stated,
-        )
-        yield _Phrase(text[start:end], findings, joined, attributes)
+        yield _Phrase(text[start:end], findings, joined, _attributes(frozenset(stated)))
         if cut:
             start = cut.end()
             joined = "".join(cut[0].split())
+
+
+@lru_cache(maxsize=1 << 12)
+def _attributes(stated: frozenset[str]) -> Attributes:
+    return Attributes(*(values & stated for values in _VALUES))
 
 
 def _stated(words: list[Match]) -> set[str]:

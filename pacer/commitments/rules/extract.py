@@ -71,7 +71,7 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     for segment, places, readings in _segments(report):
         if segment.text == ADDENDUM:  # it replaces earlier statements about the same findings
             verdicts.begin_addendum()
-        for mention, (polarity, cue, doubtful) in readings:
+        for mention, polarity, cue, doubtful in readings:
             findings, says = mention.row.findings, mention.row.says
             if findings not in ((), last):
                 former, last = last, findings
@@ -105,7 +105,7 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
 
 def _segments(
     report: str,
-) -> Iterator[tuple[Segment, Sequence[int], list[tuple[Match, Reading]]]]:
+) -> Iterator[tuple[Segment, Sequence[int], Sequence[Reading]]]:
     """Yield the segments of a report that have mentions, and the marks of an addendum, with the
     places of their characters and their readings."""
     before, end_before = "", 0
@@ -128,9 +128,9 @@ def _place(report: str, words: Match, places: Sequence[int]) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
-def segment_readings(segment: str) -> list[tuple[Match, Reading]]:
-    """Return the mentions of one segment in order, without look-alikes, with their readings, at
-    their places in the segment."""
+def segment_readings(segment: str) -> Sequence[Reading]:
+    """Return how the mentions of one segment are read, in order, without look-alikes, at their
+    places in the segment."""
     text, places, commas = expand_abbreviations(segment)
     plain = text
     if "/" in text:
@@ -138,18 +138,19 @@ def segment_readings(segment: str) -> list[tuple[Match, Reading]]:
     words = plain.split()
     mentions = _NAMES.find(plain, words, commas)
     if not mentions:
-        return []
+        return ()
     if plain is not text:  # the stroke is a cue between two findings, and a space elsewhere
         for one, other in pairwise(mentions):
             if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
                 plain = f"{plain[: one.end]}/{plain[other.start :]}"
                 words.append("/")
-    readings = read_mentions(plain, mentions, _CUES.find(plain, words), commas)
-    return [
-        (_moved(mention, places), Reading(polarity, cue and _moved(cue, places), doubtful))
-        for mention, (polarity, cue, doubtful) in zip(mentions, readings, strict=True)
+    return tuple(
+        Reading(_moved(mention, places), polarity, cue and _moved(cue, places), doubtful)
+        for mention, polarity, cue, doubtful in read_mentions(
+            plain, mentions, _CUES.find(plain, words), commas
+        )
         if mention.row.says != "nothing"
-    ]
+    )
 
 
 def _moved(match: Match, places: Sequence[int]) -> Match:

@@ -30,9 +30,10 @@ from pacer.commitments.rules.table import GROUPS, Match
 
 
 class Reading(NamedTuple):
-    """The polarity of one mention (None: not stated), the cue that decided it, if any, and whether
+    """A mention, its polarity (None: not stated), the cue that decided it, if any, and whether
     something beside it could turn it (``doubt.py``)."""
 
+    mention: Match
     polarity: str | None
     cue: Match | None
     doubtful: bool = False
@@ -86,18 +87,18 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
     cues that agree, return the nearest."""
     if not cues:
         denied = mention.row.says in ("denies", "cleared")
-        return Reading("negative" if denied else "positive", None)
+        return Reading(mention, "negative" if denied else "positive", None)
     silent = [cue for cue in cues if cue.row.says == "silent"]
     if silent:
         cues = [cue for cue in cues if cue.start > silent[-1].start]
         if not cues:
-            return Reading(None, silent[-1])
+            return Reading(mention, None, silent[-1])
     uncertain, negative, hint = (
         [cue for cue in cues if cue.row.says in kinds] for kinds in _DECIDING
     )
     deciding = uncertain or negative or hint
     nearest = min(deciding, key=lambda cue: max(cue.start - mention.end, mention.start - cue.end))
-    return Reading("negative" if deciding is negative else "uncertain", nearest)
+    return Reading(mention, "negative" if deciding is negative else "uncertain", nearest)
 
 
 def _read(passage: Passage) -> Reading:

@@ -13,7 +13,6 @@ import pytest
 from pacer.commitments.attributes import (
     TABLE,
     Attributes,
-    described_phrases,
     read_attributes,
     sentence_attributes,
 )
@@ -67,7 +66,6 @@ def test_every_row_reads_its_example(row: Rule, monkeypatch: pytest.MonkeyPatch)
     found: list[Match] = []
     find = Patterns.find
     sentence_attributes.cache_clear()
-    described_phrases.cache_clear()
     monkeypatch.setattr(Patterns, "find", lambda *text: found.extend(find(*text)) or find(*text))
     assert read(row.example) == marked(dict(one.split(":") for one in row.reading.split(", ")))
     assert any(match.row is row for match in found)

@@ -16,7 +16,7 @@ from tests.unit.commitments.rules.test_rules import SENTENCES
 
 def test_features() -> None:
     text = "no edema but large effusion zzz effusion"
-    mentions = [mention for mention, _ in segment_readings(text)]
+    mentions = [reading.mention for reading in segment_readings(text)]
     states = ["negative", "positive", "unstated"]
     effusion = ["= pleural effusion", "two states"]
     assert list(features(text, mentions, states, {"clause"})) == [
@@ -39,7 +39,7 @@ def test_features() -> None:
 
 
 def test_features_of_a_finding_alone() -> None:
-    mentions = [mention for mention, _ in segment_readings("edema")]
+    mentions = [reading.mention for reading in segment_readings("edema")]
     assert list(features("edema", mentions, ["positive"], set())) == [
         (["^"], ["$"], ["any", "^ _ $", "^ _", "_ $", "= edema"])
     ]
