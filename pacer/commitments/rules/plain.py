@@ -20,6 +20,7 @@ Places = Sequence[int]
 _MARKS = (
     *'<>&\\|~#*{"`\t',
     "_x000",
+    "CTR",
     "[ ]",
     "[x]",
     "[X]",

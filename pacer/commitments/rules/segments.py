@@ -77,7 +77,15 @@ _IN_LISTED_VALUES = (
     "neg,",
     "pos,",
 )
-_IN_LISTED_HEDGES = ("suspected,", "vored,", "voured,", "ble,", "tful,", "excluded,")
+_IN_LISTED_HEDGES = (
+    "egarding ",
+    "oncerning ",
+    "as to ",
+    "as for ",
+    "as regards ",
+    " to the q",
+    " to your q",
+    "suspected,", "vored,", "voured,", "ble,", "tful,", "excluded,")
 _IN_ASIDES = (" -", ", which ", " far as ", ", as best ")
 _IN_SERIES = (", resol", ", clear", ", disap", ", vanish")
 
