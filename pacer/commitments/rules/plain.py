@@ -20,6 +20,8 @@ Places = Sequence[int]
 _MARKS = (
     *'<>&\\|~#*{"`\t',
     "_x000",
+    "CTR",
+    "horacic ratio",
     "[ ]",
     "[x]",
     "[X]",

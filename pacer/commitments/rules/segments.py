@@ -77,7 +77,15 @@ _IN_LISTED_VALUES = (
     "neg,",
     "pos,",
 )
-_IN_LISTED_HEDGES = ("suspected,", "vored,", "voured,", "ble,", "tful,", "excluded,")
+_IN_LISTED_HEDGES = (
+    "egarding ",
+    "oncerning ",
+    "as to ",
+    "as for ",
+    "as regards ",
+    " to the q",
+    " to your q",
+    "suspected,", "vored,", "voured,", "ble,", "tful,", "excluded,")
 _IN_ASIDES = (" -", ", which ", " far as ", ", as best ")
 _IN_SERIES = (", resol", ", clear", ", disap", ", vanish")
 
@@ -265,8 +273,8 @@ def _edited(match: re.Match[str]) -> str:
         return words + " here" + match[0][-1]
     if kind == "zero":  # a measure: "now 0 cm"
         return "nil"
-    if kind in ("each", "head"):
-        return words + ("!" if kind == "each" else "= ")
+    if kind in ("each", "head", "asked"):
+        return words + {"each": "!", "head": "= ", "asked": "?!"}[kind]
     words = words.strip("() ")
     if kind == "sign":
         return "no " if words[0] == "-" else "! "
