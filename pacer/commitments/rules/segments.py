@@ -77,7 +77,7 @@ _IN_LISTED_VALUES = (
     "neg,",
     "pos,",
 )
-_IN_LISTED_HEDGES = ("suspected,", "vored,", "voured,", "ble,", "tful,", "excluded,")
+_IN_LISTED_HEDGES = ("suspected,", "sumed,", "vocal,", "vored,", "voured,", "ble,", "tful,", "excluded,")
 _IN_ASIDES = (" -", ", which ", " far as ", ", as best ")
 _IN_SERIES = (", resol", ", clear", ", disap", ", vanish")
 
