@@ -85,7 +85,15 @@ _IN_LISTED_HEDGES = (
     "as regards ",
     " to the q",
     " to your q",
-    "suspected,", "vored,", "voured,", "ble,", "tful,", "excluded,")
+    "suspected,",
+    "sumed,",
+    "vocal,",
+    "vored,",
+    "voured,",
+    "ble,",
+    "tful,",
+    "excluded,",
+)
 _IN_ASIDES = (" -", ", which ", " far as ", ", as best ")
 _IN_SERIES = (", resol", ", clear", ", disap", ", vanish")
 
