@@ -63,9 +63,9 @@ def test_every_state_has_weights() -> None:
         # words that can turn a statement
         ("Any effusion would have layered out by now.", ("pleural effusion",)),
         ("The former effusion leaves a clear angle behind.", ("pleural effusion",)),
-        ("It takes more than this to call a pneumothorax.", ("pneumothorax",)),
+        ("The consolidation said to be there is not to be found.", ("consolidation",)),
         # two findings with the states of each other
-        ("Gone is the drain, and with it the pneumothorax.", ("pneumothorax", "support devices")),
+        ("Gone is the drain, and with it the pneumothorax.", ("pneumothorax",)),
     ],
 )
 def test_doubt(text: str, doubtful: tuple[str, ...]) -> None:
