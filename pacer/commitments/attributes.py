@@ -29,13 +29,13 @@ def _table() -> Iterator[Rule]:
         if line["group"]:
             groups[line["group"]] = f"(?:{words})"
         else:
-            pattern = rf"\b(?:{words})(?!\w)".replace(" ", r"\s+")
-            rule = Rule(line["says"], pattern, line["example"], line["reading"], anywhere=True)
+            pattern = rf"(?:{words})(?!\w)".replace(" ", r"\s+")
+            rule = Rule(line["says"], pattern, line["example"], line["reading"])
             yield rule._replace(pieces=pieces(line["pieces"]))
 
 
 TABLE = tuple(_table())
-_WORDS = Patterns(TABLE)
+_WORDS = Patterns(TABLE, before=r"\W")
 #: A line break inside a sentence, where a long line was wrapped.
 _WRAP = re.compile(r"(?<=[^\n]{40})\n(?=[ \t]*[a-z(])")
 #: The end of a sentence, but not the period of a number or an abbreviation.

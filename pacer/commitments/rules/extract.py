@@ -144,12 +144,16 @@ def segment_readings(segment: str) -> Sequence[Reading]:
             if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
                 plain = f"{plain[: one.end]}/{plain[other.start :]}"
                 words.append("/")
+    readings = [
+        reading
+        for reading in read_mentions(plain, mentions, _CUES.find(plain, words), commas)
+        if reading.mention.row.says != "nothing"
+    ]
+    if isinstance(places, range):  # every character stands where it was written
+        return tuple(readings)
     return tuple(
         Reading(_moved(mention, places), polarity, cue and _moved(cue, places), doubtful)
-        for mention, polarity, cue, doubtful in read_mentions(
-            plain, mentions, _CUES.find(plain, words), commas
-        )
-        if mention.row.says != "nothing"
+        for mention, polarity, cue, doubtful in readings
     )
 
 

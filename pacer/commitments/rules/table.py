@@ -137,9 +137,10 @@ class Patterns:
     one look-up per word, and only the few searches that its words require.
     """
 
-    def __init__(self, rows: Sequence[Rule]):
+    def __init__(self, rows: Sequence[Rule], before: str = " "):
+        """``before``: the character before the words of a row, unless it begins anywhere."""
         self._rows = rows
-        expressions = [f"(?:{row.words})" if row.anywhere else f" (?:{row.words})" for row in rows]
+        expressions = [f"{'' if row.anywhere else before}(?:{row.words})" for row in rows]
         self._searches = [(rank, re.compile(text)) for rank, text in enumerate(expressions)]
         self._bits: dict[str, int] = {}
         for rank, row in enumerate(rows):
@@ -178,7 +179,9 @@ class Patterns:
                         if shorter is None:
                             continue
                         end = shorter.end()
-                hits.append((start if padded[start] == " " else start - 1, rank, end - 1))
+                if self._rows[rank].anywhere and padded[start] != " ":
+                    start -= 1
+                hits.append((start, rank, end - 1))
         free, matches = 0, []
         for start, rank, end in sorted(hits):
             if start >= free:

@@ -330,9 +330,10 @@ def required(items: Any, starts: bool, run: str = "") -> list[frozenset[str]]:
             inside = [value[-1]] if operation is PARSER.SUBPATTERN else value[1]
             branches = [sorted(required(one, starts, run), key=shortest)[::-1] for one in inside]
             # the best set of every alternative together, then the second best, and so on
-            sets += (frozenset().union(*alike) for alike in zip(*branches))
-            run, starts = "", False
-            continue
+            united = [frozenset().union(*alike) for alike in zip(*branches)]
+            sets += united
+            if any(all(run in piece for piece in pieces) for pieces in united):
+                run = ""  # those pieces begin with it
         if run:
             letters = run.removeprefix("_")
             sets.append(frozenset((run if letters.isalnum() else letters,)))
