@@ -279,9 +279,7 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("phase", "sent"), [("parent", signal.SIGTERM), ("calibrate", signal.SIGINT)]
-)
+@pytest.mark.parametrize(("phase", "sent"), [("parent", signal.SIGTERM)])
 def test_a_stop_loses_no_update_and_changes_no_byte(
     phase: str, sent: signal.Signals, setting: killed.Setting
 ) -> None:

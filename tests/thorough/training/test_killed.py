@@ -63,7 +63,12 @@ def test_killed_at_every_point(phase: str, setting: killed.Setting) -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "sent"), [("parent", signal.SIGINT), ("calibrate", signal.SIGTERM)]
+    ("phase", "sent"),
+    [
+        ("parent", signal.SIGINT),
+        ("calibrate", signal.SIGTERM),
+        ("calibrate", signal.SIGINT),
+    ],
 )
 def test_a_stop_loses_no_update_and_changes_no_byte(
     phase: str, sent: signal.Signals, setting: killed.Setting
