@@ -95,7 +95,7 @@ _IN_LISTED_HEDGES = (
     "excluded,",
 )
 _IN_ASIDES = (" -", ", which ", " far as ", ", as best ")
-_IN_SERIES = (", resol", ", clear", ", disap", ", vanish")
+_IN_SERIES = (", resol", ", clear", ", disap", ", vanish", ", drain")
 
 
 def located_segments(report: str) -> Iterator[tuple[str, Sequence[int]]]:
