@@ -62,7 +62,7 @@ _WRAP, _FIRST_WORD = re.compile(r"\n(?=[ \t]*[a-z\d(])(?<![.;:!?]\n)"), re.compi
 #: one of these.
 _HEADED = ("correct", "amend", "errat", "revis")
 _IN_DIVIDED = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
-_IN_VALUES = (":", "(", "|", "•", "\t", "?!", "+", "- ", "-ve", "-,", "-;", " 0 ", " 0%")
+_IN_VALUES = (":", "(", "|", "•", "\t", "?!", "+", "- ", "-ve", "-,", "-;", " 0 ", " 0,", " 0%")
 _IN_HEDGED = ("likely", "bly)")
 #: The same for texts with a comma.
 _IN_LISTED_VALUES = (
@@ -95,7 +95,7 @@ _IN_LISTED_HEDGES = (
     "excluded,",
 )
 _IN_ASIDES = (" -", ", which ", " far as ", ", as best ")
-_IN_SERIES = (", resol", ", clear", ", disap", ", vanish")
+_IN_SERIES = (", resol", ", clear", ", disap", ", vanish", ", drain")
 
 
 def located_segments(report: str) -> Iterator[tuple[str, Sequence[int]]]:
