@@ -4,7 +4,7 @@
 
 The files are the reports of Open-I, with ``split``, ``findings`` and ``impression``, and the corpus
 of the profile phantom; of Open-I, the train split is read. Run it when the tables of the rules have
-changed: it takes some two minutes.
+changed: it takes a minute or two.
 
 Two linear classifiers learn from ``blind_sentences.tsv``, which language models wrote without
 knowing the rules, and from the reports and the sentences of the rules' tests, which count as read
