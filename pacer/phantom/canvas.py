@@ -62,6 +62,56 @@ def bump(squared: Array) -> Array:
     return np.square(np.clip(1.0 - squared, 0.0, 1.0))
 
 
+# A world must be the same on every processor, but numpy's float32 functions are not: powers are
+# rounded differently with AVX-512, and sine and cosine without an instruction that multiplies and
+# adds with one rounding. So the power is computed in float64, and sine and cosine take the steps
+# that numpy takes with that instruction.
+_MINUS_QUARTER = (-1.570796, -3.1391647e-07, -5.3903025e-15)  # -pi/2, as a sum
+_SINE = (2.8404097e-06, -0.00019856491, 0.008333397, -0.16666667)
+_COSINE = (2.4372266e-05, -0.001388652, 0.04166662, -0.5, 1.0)
+
+
+def power(base: Array, exponent: float) -> Array:
+    """Return float32 numbers to a power, whose exponent is rounded to float32."""
+    return (base.astype(np.float64) ** np.float64(np.float32(exponent))).astype(np.float32)
+
+
+def sine(angle: Array) -> Array:
+    """Return the sine of float32 angles of at most some thousand radians."""
+    return _wave(angle, 0)
+
+
+def cosine(angle: Array) -> Array:
+    """Return the cosine of float32 angles of at most some thousand radians."""
+    return _wave(angle, 1)
+
+
+def _wave(angle: Array, ahead: int) -> Array:
+    """Return the sine of angles that are larger by ``ahead`` quarters of a turn."""
+    quarters = np.rint(angle * np.float64(np.float32(2.0 / np.pi)))
+    rest = angle
+    for part in _MINUS_QUARTER:
+        rest = _multiply_add(quarters, np.float32(part), rest)
+    square = rest * rest
+    rising = _multiply_add(_polynomial(_SINE, square) * square, rest, rest)
+    quadrant = quarters.astype(np.int32) + ahead
+    value = np.where(quadrant & 1, _polynomial(_COSINE, square), rising)
+    return np.where(quadrant & 2, -value, value)
+
+
+def _polynomial(coefficients: Sequence[float], x: Array) -> Array:
+    """Evaluate a polynomial by Horner's rule; the coefficient of the highest power comes first."""
+    value = np.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        value = _multiply_add(value, x, np.float32(coefficient))
+    return value
+
+
+def _multiply_add(first: Array, second: Array | np.float32, third: Array | np.float32) -> Array:
+    """Return ``first * second + third`` of float32 numbers, with one rounding."""
+    return (first.astype(np.float64) * second + third).astype(np.float32)
+
+
 class Canvas:
     """Accumulates the drawing of one view of an examination: soft tissue that replaces air, added
     brightness, and regions of findings.
@@ -102,7 +152,7 @@ class Canvas:
         cos = np.float32(self._cos / anatomy.scale**2)
         sin = np.float32(self._sin / anatomy.scale**2)
         self.y = (cos * shifted_y - sin * shifted_x) * np.float32(anatomy.aspect)
-        swing = np.float32(bend) * np.sin(np.float32(2.4) * self.y + np.float32(anatomy.bend_phase))
+        swing = np.float32(bend) * sine(np.float32(2.4) * self.y + np.float32(anatomy.bend_phase))
         x = (cos * shifted_x + sin * shifted_y - swing) / np.float32(anatomy.aspect)
         self.x = np.where(x > 0, x / np.float32(1.0 + turned), x / np.float32(1.0 - turned))
         self.clear = np.ones((size, size), dtype=np.float32)

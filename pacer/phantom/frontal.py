@@ -4,7 +4,18 @@ import math
 
 import numpy as np
 
-from pacer.phantom.canvas import Array, Canvas, bump, curve, further, ramp, smooth_noise
+from pacer.phantom.canvas import (
+    Array,
+    Canvas,
+    bump,
+    cosine,
+    curve,
+    further,
+    power,
+    ramp,
+    sine,
+    smooth_noise,
+)
 from pacer.phantom.world import FindingState, PhantomStudy
 
 #: Distance of the middle of each lung from the midline, and its y.
@@ -58,7 +69,7 @@ class Frontal(Canvas):
         self.lung = self.thorax * ramp(self.medial, 0.04) * ramp(-self.below, 0.04)
         bend = 0.30 * np.square(self.across)
         self.ribs = np.clip(
-            np.cos((y - bend + 0.72) * (2 * math.pi / anatomy.rib_spacing)) * 1.6 - 0.7, 0.0, 0.9
+            cosine((y - bend + 0.72) * (2 * math.pi / anatomy.rib_spacing)) * 1.6 - 0.7, 0.0, 0.9
         )
         self.ribs *= ramp(self.wall + 0.05, 0.04) * ramp(self.across - 0.10, 0.05)
 
@@ -147,7 +158,7 @@ class Frontal(Canvas):
         density += (
             spine
             * bone
-            * (0.08 + 0.02 * np.cos(y * np.float32(2 * math.pi / (0.73 * anatomy.rib_spacing))))
+            * (0.08 + 0.02 * cosine(y * np.float32(2 * math.pi / (0.73 * anatomy.rib_spacing))))
         )
         slope = anatomy.clavicle_slope
         clavicles = [
@@ -243,7 +254,7 @@ def edema(view: Frontal, state: FindingState) -> None:
     haze = bump(wings) * (0.20 + 0.64 * state.severity)
     view.fill(haze * (1.0 + 0.22 * smooth_noise(view.size, 28, w, (u, v))))
     lines = np.clip(
-        np.cos((y - 0.1 * across) * (2 * math.pi / (0.075 + 0.02 * w))) * 2.0 - 0.8, 0.0, 1.0
+        cosine((y - 0.1 * across) * (2 * math.pi / (0.075 + 0.02 * w))) * 2.0 - 0.8, 0.0, 1.0
     )
     edge = (
         ramp(0.11 + 0.04 * v - view.wall, 0.03)
@@ -301,7 +312,7 @@ def lung_lesion(view: Frontal, state: FindingState) -> None:
         distance = np.sqrt(
             np.square(x) * np.float32(0.85 + 0.35 * a) + np.square(y) * np.float32(0.85 + 0.35 * b)
         )
-        lobes = 1.0 + (0.10 * np.sin(5.0 * np.arctan2(y, x) + 6.0 * a) if c > 0.6 else 0.0)
+        lobes = 1.0 + (0.10 * sine(5.0 * np.arctan2(y, x) + 6.0 * a) if c > 0.6 else 0.0)
         spot = ramp(radius * lobes - distance, 0.022)
         view.fill((0.80 + 0.14 * state.severity) * spot)
         view.added += (0.09 + 0.06 * b) * spot
@@ -351,7 +362,7 @@ def pleural_effusion(view: Frontal, state: FindingState) -> None:
     """Fluid that blunts the costophrenic angle and climbs along the chest wall."""
     u = state.position[0]
     a, b, _ = further(state, 3)
-    outward = np.clip((view.across - 0.14 - 0.08 * a) / 0.48, 0.0, 1.0) ** np.float32(1.5 + b)
+    outward = power(np.clip((view.across - 0.14 - 0.08 * a) / 0.48, 0.0, 1.0), 1.5 + b)
     for number, sign in enumerate(view.sides(state)):
         height = 0.25 + 0.55 * state.severity * (1.0 if number == 0 else 0.55 + 0.4 * u)
         level = 0.80 - height * (0.50 + 0.50 * outward)
@@ -367,7 +378,7 @@ def pleural_abnormality(view: Frontal, state: FindingState) -> None:
     y = view.y
     middle = -0.42 + 0.34 * u
     thickness = 0.085 + 0.075 * state.severity
-    thickness = thickness * (1.0 + 0.28 * np.sin(y * (2 * math.pi / (0.24 + 0.14 * w)) + 6.0 * v))
+    thickness = thickness * (1.0 + 0.28 * sine(y * (2 * math.pi / (0.24 + 0.14 * w)) + 6.0 * v))
     thickness = thickness * np.clip(1.6 - np.abs(y - middle) / 0.26, 0.0, 1.0)
     rim = (
         ramp(thickness - view.wall, 0.025)
@@ -375,7 +386,7 @@ def pleural_abnormality(view: Frontal, state: FindingState) -> None:
         * ramp(view.across - 0.30, 0.08)
         * (thickness > 0.01)
     )
-    is_spot = np.cos(y * (2 * math.pi / (0.10 + 0.05 * v)) + 6.0 * w) > 0.55
+    is_spot = cosine(y * (2 * math.pi / (0.10 + 0.05 * v)) + 6.0 * w) > 0.55
     for sign in view.sides(state):
         sided = rim * view.half(sign)
         view.fill(0.92 * sided)

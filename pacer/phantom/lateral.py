@@ -9,7 +9,18 @@ import math
 
 import numpy as np
 
-from pacer.phantom.canvas import Array, Canvas, bump, curve, further, ramp, smooth_noise
+from pacer.phantom.canvas import (
+    Array,
+    Canvas,
+    bump,
+    cosine,
+    curve,
+    further,
+    power,
+    ramp,
+    sine,
+    smooth_noise,
+)
 from pacer.phantom.world import FindingState, PhantomStudy
 
 ZONE_HEIGHT = {"upper": -0.36, "mid": -0.02, "lower": 0.28}
@@ -85,7 +96,7 @@ class Lateral(Canvas):
             self.claim(widened.finding, mass * self.lung)
         axis = 0.50 + 0.10 * np.square(y)
         column = ramp(0.115 - np.abs(x - axis), 0.03)
-        blocks = np.clip(np.cos((y - 0.04) * (2 * math.pi / VERTEBRA)) * 1.5 + 0.9, 0.0, 1.0)
+        blocks = np.clip(cosine((y - 0.04) * (2 * math.pi / VERTEBRA)) * 1.5 + 0.9, 0.0, 1.0)
         density += column * bone * (0.05 + 0.14 * blocks) * (1.0 - 0.35 * (y + 1.0) / 2.0)
         density -= (
             0.15
@@ -112,7 +123,7 @@ class Lateral(Canvas):
         hilum = bump((np.square(x - 0.05) + np.square(y + 0.02)) / 0.035)
         density += (0.10 + 0.4 * anatomy.hilum) * hilum * self.lung
         ribs = np.clip(
-            np.cos((y - 0.45 * x + 0.3) * (2 * math.pi / anatomy.rib_spacing)) * 1.6 - 0.8, 0.0, 0.8
+            cosine((y - 0.45 * x + 0.3) * (2 * math.pi / anatomy.rib_spacing)) * 1.6 - 0.8, 0.0, 0.8
         )
         density += 0.035 * bone * ribs * self.thorax
         density += 0.02 * smooth_noise(self.size, 22, self.texture, self.window) * self.lung
@@ -255,9 +266,7 @@ def pleural_effusion(view: Lateral, state: FindingState) -> None:
     x, y = view.x, view.y
     height = 0.30 + 0.45 * state.severity
     a, b, _ = further(state, 3)
-    level = 0.78 - height * (
-        0.45 + 0.55 * np.clip((x + 0.10) / 0.62, 0.0, 1.0) ** np.float32(1.5 + b)
-    )
+    level = 0.78 - height * (0.45 + 0.55 * power(np.clip((x + 0.10) / 0.62, 0.0, 1.0), 1.5 + b))
     fluid = ramp(y - level, 0.05) * ramp(x + 0.08, 0.1)
     view.fill((0.85 + 0.10 * a) * fluid)
     view.added += 0.09 * fluid * view.lung
@@ -269,7 +278,7 @@ def pleural_abnormality(view: Lateral, state: FindingState) -> None:
     u, v, w = state.position
     y = view.y
     thickness = (0.10 + 0.07 * state.severity) * (
-        1.0 + 0.28 * np.sin(y * (2 * math.pi / (0.24 + 0.14 * w)) + 6.0 * v)
+        1.0 + 0.28 * sine(y * (2 * math.pi / (0.24 + 0.14 * w)) + 6.0 * v)
     )
     thickness = thickness * np.clip(1.6 - np.abs(y + 0.35 - 0.3 * np.float32(u)) / 0.26, 0.0, 1.0)
     rim = (
@@ -279,7 +288,7 @@ def pleural_abnormality(view: Lateral, state: FindingState) -> None:
         * (thickness > 0.01)
     )
     view.fill(0.92 * rim)
-    is_spot = np.cos(y * (2 * math.pi / (0.10 + 0.05 * v)) + 6.0 * w) > 0.55
+    is_spot = cosine(y * (2 * math.pi / (0.10 + 0.05 * v)) + 6.0 * w) > 0.55
     view.added += (0.07 + 0.10 * is_spot) * rim
     view.claim(state.finding, rim)
 

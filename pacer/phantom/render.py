@@ -20,7 +20,7 @@ from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
 from pacer.phantom import frontal, lateral
 from pacer.phantom.anatomy import Exposure
-from pacer.phantom.canvas import Array, Canvas, bump, curve, pixel_centres, ramp
+from pacer.phantom.canvas import Array, Canvas, bump, curve, pixel_centres, power, ramp, sine
 from pacer.phantom.world import PhantomStudy, make_world
 
 View = Literal["frontal", "lateral"]
@@ -274,10 +274,10 @@ def _expose(image: Array, exposure: Exposure, rng: np.random.Generator, frontal:
     image = image + rng.standard_normal((size, size), dtype=np.float32) * deviation
     if exposure.grid:
         rows = np.arange(size, dtype=np.float32) * np.float32(2.0 * np.pi / exposure.grid_period)
-        image += (np.float32(exposure.grid) * np.sin(rows))[:, None]
+        image += (np.float32(exposure.grid) * sine(rows))[:, None]
     steps = (np.clip(image, 0.0, 1.0) * np.float32(_STEPS - 1)).astype(np.int16)
     # the grey value of each step
-    level = np.linspace(0.0, 1.0, _STEPS, dtype=np.float32) ** np.float32(exposure.gamma)
+    level = power(np.linspace(0.0, 1.0, _STEPS, dtype=np.float32), exposure.gamma)
     level = (level - 0.4) * np.float32(exposure.gain) + np.float32(0.4 + exposure.brightness)
     printed = (np.clip(level, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)[steps]
     left, top, right, bottom = [round(width * size / 2) for width in exposure.collimation]
