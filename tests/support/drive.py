@@ -38,12 +38,11 @@ from tests.support import training
 from tests.support.made_records import REPORTS, anchors_of, few_records
 from tests.support.models import MODEL
 from tests.support.points import Points, Recorder
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 #: Logged values that are measured, not computed.
 MEASURED = ("tokens_per_second", "loader_wait", "memory_gb")
-#: Seconds after which a process that should have ended counts as hanging.
-PATIENCE = 120.0
 #: Exit code of a process that was killed.
 KILLED = -signal.SIGKILL
 #: Starts a script as a user does.

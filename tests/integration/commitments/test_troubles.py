@@ -21,6 +21,7 @@ from pacer.core.io import read_json, write_json, yaml_beside
 from pacer.data.schemas import RECORD_SCHEMA
 from tests.support.endpoint import Drop, Endpoint, Reply, answer, completion, good
 from tests.support.labelling import KEY, REPORTS, build, cached, record
+from tests.support.waiting import PATIENCE
 
 
 class Misbehaviour:
@@ -103,7 +104,7 @@ def test_requests_that_are_lost_fall_to_the_rules_and_are_asked_again(
     anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
     assert set(anchors["origin"]) == {"rules"}
     endpoint.seen.clear()
-    audit = label(timeout=0.5, concurrency=6)
+    audit = label(concurrency=6)
     assert (audit["statuses"], audit["troubles"]) == ({"ok": 6}, {})
     assert set(endpoint.seen.values()) == {2}
 
@@ -219,7 +220,7 @@ class Work:
                     process.kill()
                     break
                 time.sleep(0.005)
-            process.wait(30)
+            process.wait(PATIENCE)
         self.output += log.read_text()
         return process.returncode
 

@@ -2,7 +2,6 @@
 counts and failures."""
 
 import json
-import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -29,6 +28,7 @@ from pacer.reporting.score_tables import signature_line
 from tests.integration.core.test_stops import STRANGE
 from tests.support.cases import listed_cases
 from tests.support.metrics import efficacy, random_texts, score_predictions
+from tests.support.waiting import wait_until
 
 REPORTS = [
     "the heart is normal . no effusion .",
@@ -433,19 +433,17 @@ def test_what_does_not_end_is_killed(tmp_path, monkeypatch, text):
     pid = tmp_path / "pid"
     with pytest.raises(MeteorError, match=r"took more than 2 seconds: it has hung, or the machine"):
         counts_by(script(tmp_path, f"trap '' TERM INT HUP; echo $$ > {pid}; {text}"))
-    until = time.monotonic() + 10  # the system needs a moment to bury a killed process
-    while psutil.pid_exists(int(pid.read_text())) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not psutil.pid_exists(int(pid.read_text()))
+    # the system needs a moment to bury a killed process
+    wait_until(lambda: not psutil.pid_exists(int(pid.read_text())))
 
 
 def test_no_program_outlives_the_scores_beside_it(tmp_path):
     program = script(tmp_path, f"echo $$ > {tmp_path / 'pid'}; exec sleep 60")
     with pytest.raises(KeyboardInterrupt), meteor_run(["a"], ["a"], program):
-        while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
-            time.sleep(0.05)
+        pid = tmp_path / "pid"
+        wait_until(lambda: pid.is_file() and pid.read_text())
         raise KeyboardInterrupt
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    assert not psutil.pid_exists(int(pid.read_text()))
 
 
 def test_scored_records_are_those_that_were_decoded(tmp_path: Path):

@@ -33,6 +33,7 @@ from pacer.serving.page import MAX_BODY, Page
 from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
 from tests.support.metrics import read_texts
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.world import ROOT
 
 
@@ -193,14 +194,14 @@ def test_nothing_is_written_for_a_browser_that_has_gone(
     def generate(cases: list) -> list:
         written.append(1)
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
         return [replace(made, name=cases[0].name)]
 
     monkeypatch.setattr(reporter, "generate", generate)
     site.log.clear()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(ask, site, "/report", case())
-        assert begun.wait(30)
+        assert begun.wait(PATIENCE)
         host, body = site.address.removeprefix("http://"), case()
         for _ in range(5):
             with socket.create_connection(host.split(":")) as gone:
@@ -259,9 +260,7 @@ def test_an_error_that_nobody_foresaw(
     site.log.clear()
     status, told = ask(site, "/report", case())
     assert status == 500 and b"see its terminal" in told
-    deadline = time.monotonic() + 10  # the line is written once the answer is given
-    while not site.log and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: site.log)  # the line is written once the answer is given
     assert [
         re.fullmatch(r"ZeroDivisionError at test_page\.py:\d+", line) is not None
         for line in site.log

@@ -12,6 +12,7 @@ from pacer.data.schemas import RECORD_SCHEMA, read_records, write_table
 from pacer.decoding.run import decode_records, trained_generator
 from tests.support import drive
 from tests.support.models import MODEL, save_calibrated, save_reader
+from tests.support.waiting import PATIENCE
 
 #: The stage, and then the processes that there were: that one process alone made the files must not
 #: pass for two. Each tells its rank in one write, or the two get mixed.
@@ -51,7 +52,7 @@ def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=drive.PATIENCE,
+        timeout=PATIENCE,
         check=False,
     )
     assert launched.returncode == 0, launched.stderr

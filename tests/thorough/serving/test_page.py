@@ -15,6 +15,7 @@ from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
 from tests.integration.serving.test_page import Site, serving, site
 from tests.support.browser import CHROMIUM
+from tests.support.waiting import PATIENCE
 from tests.support.world import World
 
 __all__ = ["site"]
@@ -161,7 +162,7 @@ def test_an_edit_ends_what_was_asked_for(
     going, generate = threading.Event(), reporter.generate
 
     def slow(*arguments: object, **named: object) -> list:
-        going.wait(20)
+        going.wait(PATIENCE)
         return generate(*arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(reporter, "generate", slow)

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 
 import psutil
 import pytest
@@ -23,6 +22,7 @@ from tests.integration.studies.test_run import (
     wait_until_it_hangs,
 )
 from tests.support.studies import STUDY, TinyRepository, working
+from tests.support.waiting import wait_until
 
 
 def kept_cases(tiny: TinyRepository) -> dict[str, str]:
@@ -34,10 +34,7 @@ def kept_cases(tiny: TinyRepository) -> dict[str, str]:
 
 def wait_until_gone(numbers: tuple[int, ...]) -> None:
     """Wait for killed processes: until init has reaped them, DVC respects their locks."""
-    deadline = time.monotonic() + 60
-    while any(map(psutil.pid_exists, numbers)):
-        assert time.monotonic() < deadline, numbers
-        time.sleep(0.05)
+    wait_until(lambda: not any(map(psutil.pid_exists, numbers)))
 
 
 #: What the table of the tiny study has at its end: the mean over the contexts sn and mw, of which
@@ -147,9 +144,7 @@ def test_two_workers_make_the_same_runs_in_dvcs_queue(tiny: TinyRepository) -> N
         stderr=subprocess.DEVNULL,
         check=True,
     )
-    deadline = time.monotonic() + 300
-    while len(Repository(tiny.folder).experiments()) < 3 and time.monotonic() < deadline:
-        time.sleep(1)
+    wait_until(lambda: len(Repository(tiny.folder).experiments()) == 3)
     status, files = tiny.state()  # idle workers stay for some seconds
     assert status == before[0] and {path: files.get(path) for path in before[1]} == before[1]
     cells, _ = table(tiny)

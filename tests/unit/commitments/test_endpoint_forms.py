@@ -2,7 +2,6 @@
 alone."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +134,8 @@ def test_a_query_in_the_address_is_refused(endpoint, asking, label, query) -> No
 
 def test_one_deadline_for_all_of_an_answer(endpoint, label, sample) -> None:
     endpoint.replies = lambda asked, _: Reply(body=completion(answer(asked)), pause=0.1)
-    began = time.monotonic()
     audit = label(sample.head(1), timeout=0.5, attempts=1, unanswered="rules")
-    assert audit["troubles"] == {"timeout": 1}
-    assert time.monotonic() - began < 5
+    assert audit["troubles"] == {"timeout": 1}  # no pause alone is long enough for one
 
 
 def test_a_cache_of_before(endpoint, label, sample, tmp_path: Path, capfd) -> None:
