@@ -190,7 +190,9 @@ def _overlay(base: CommentedMap, values: CommentedMap) -> None:
     """Overwrite entries of ``base`` with ``values`` and their end-of-line comments.
 
     A mapping whose entries the user names replaces the profile's, which is only an example. For a
-    model from another place, keys of the old place, such as its revision, are removed.
+    model from another place, keys of the old place, such as its revision, are removed. The comment
+    of a list goes on the line above: behind its key it would break the file when ``dvc exp run -S
+    KEY=[]`` writes it a second time.
     """
     place = ("provider", "id", "path")
     if any(key in base and values.get(key, base[key]) != base[key] for key in place):
@@ -198,6 +200,7 @@ def _overlay(base: CommentedMap, values: CommentedMap) -> None:
             base.pop(key, None)
     for key, value in values.items():
         merges = key not in USER_NAMES and isinstance(value, CommentedMap)
+        is_list = isinstance(value, list) or isinstance(base.get(key), list)
         if merges and isinstance(base.get(key), CommentedMap) and base[key]:
             _overlay(base[key], value)
         else:
@@ -205,7 +208,9 @@ def _overlay(base: CommentedMap, values: CommentedMap) -> None:
         ours = base.ca.items.get(key, [None] * 4)[2]
         theirs = values.ca.items.get(key, [None] * 4)[2]
         comment = theirs.value.partition("\n")[0] if theirs else ""
-        if comment and ours:  # the token also holds the empty lines that follow
+        if comment and is_list:
+            base.yaml_set_comment_before_after_key(key, comment.lstrip("# "), base.lc.col)
+        elif comment and ours:  # the token also holds the empty lines that follow
             ours.value = comment + "".join(ours.value.partition("\n")[1:])
         elif comment:
             base.yaml_add_eol_comment(comment, key)

@@ -61,8 +61,12 @@ def read_mapping(path: str | Path, yaml: YAML | None = None) -> Any:
         if mark:  # of a YAML error, whose full text quotes the file
             problem = str(getattr(error, "problem", ""))
             reason = f"line {mark.line + 1}: {problem.partition(' with value')[0]}"
+        remedy = "correct the file"
+        folder, name = Path(path).absolute().parts[-2:]
+        if name == "params.yaml" and folder != "baselines":
+            remedy += ", or write it anew: `pacer use PROFILE --force`"
         raise ConfigError(
-            f"{path} cannot be read as YAML: {' '.join(reason.split()):.200}; correct the file"
+            f"{path} cannot be read as YAML: {' '.join(reason.split()):.200}; {remedy}"
         ) from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a mapping of groups, such as corpus and train")

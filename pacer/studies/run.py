@@ -40,8 +40,8 @@ def run_study(
         raise ConfigError(
             f"study {study.name} has no row {unknown[0]!r}; its rows are {', '.join(names)}"
         )
-    _check_committed(repository)
     runs = plan(study, repository)
+    _check_committed(repository)
     first = {run.key: run for run in reversed(runs) if run.row in (rows or names)}
     done = {one.run.key for one in finished(runs, repository) if one.is_current}
     missing = [run for run in runs if run is first.get(run.key) and run.key not in done]

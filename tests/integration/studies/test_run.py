@@ -75,6 +75,12 @@ def assert_it_ends(tiny: TinyRepository, number: int) -> None:
     assert_as_before(tiny, before)
 
 
+def test_a_broken_params_yaml_is_named_with_what_mends_it(tiny: TinyRepository) -> None:
+    tiny.write("params.yaml", "decode:\n  controls:  # what the sources contribute\n[]\n  a: 3\n")
+    with pytest.raises(ConfigError, match=r"params\.yaml cannot be read .*`pacer use PROFILE --f"):
+        run(tiny)
+
+
 def test_a_failed_row_is_told_and_those_before_it_are_kept(tiny: TinyRepository) -> None:
     begin = "    while (told"
     stage = tiny.read("stages/stage.py")
