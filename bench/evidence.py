@@ -4,7 +4,7 @@
     python bench/evidence.py                                  # the tables and the chart, from them
 
 A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``: NAME is a study, or
-``default`` for the committed run; KIND is a function of :data:`KINDS`.
+``default`` for the released run; KIND is a function of :data:`KINDS`.
 """
 
 import re
@@ -44,8 +44,8 @@ PAGES = [
     *(Path("docs", f"{name}.md") for name in ("evidence", "results", "phantom")),
 ]
 PAGES += [Path("bench/results", f"{name}.md") for name in ("commitment", "seeds")]
-#: Scores of the committed default run.
-DEFAULT = Path("metrics/scores.json")
+#: Scores of the released default run, which `make release` copies there.
+DEFAULT = Path("bench/results/default/scores.json")
 #: Scores of the reports on Open-I (bench/openi_scores.py).
 OPENI = Path("bench/results/openi/scores.json")
 #: Charts by study, and the rows that a line joins.

@@ -24,6 +24,7 @@ from pacer.metrics.calls import score
 from pacer.metrics.meteor import MeteorError
 from pacer.metrics.system import Scores
 from tests.support.cli import REPOSITORY, Outcome
+from tests.support.profiles import yaml_of
 from tests.support.world import World, rehashed
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
@@ -91,12 +92,7 @@ def test_files_are_scored_outside_the_repository(
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert pacer(*stated()).code == 0 and read_json("scores/signature.json")["clinical"] is None
     numbers = read_json("scores/scores.json")
-    shutil.copy(REPOSITORY / "params.yaml", "params.yaml")
-    text = (
-        Path("params.yaml")
-        .read_text(encoding="utf-8")
-        .replace("originals: upstream", "originals: unknown")
-    )
+    text = yaml_of("phantom").replace("originals: upstream", "originals: unknown")
     Path("params.yaml").write_text(text, encoding="utf-8")
     assert pacer(*stated()).code == 0 and read_json("scores/scores.json") == numbers
 

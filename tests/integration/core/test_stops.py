@@ -70,7 +70,7 @@ def start(
 ) -> subprocess.Popen:
     """Start a command in a session of its own; return when the stage works."""
     (folder / "stage.py").write_text(stage)
-    shutil.copy(ROOT / "params.yaml", folder)
+    shutil.copy(ROOT / "configs" / "phantom.yaml", folder / "params.yaml")
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "HF_HOME": str(folder),

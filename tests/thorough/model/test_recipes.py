@@ -26,8 +26,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
             folder / name,
             ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"),
         )
-    for name in ("pyproject.toml", "params.yaml"):
-        shutil.copy(ROOT / name, folder)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    shutil.copy(ROOT / "configs" / "phantom.yaml", folder / "params.yaml")
     recipes = [re.sub("^  ", "", diff, flags=re.MULTILINE) for diff in DIFFS if "+++ b/" in diff]
     assert len(recipes) == 2
     for recipe in recipes:

@@ -2,14 +2,14 @@
 
 import re
 import shlex
-import subprocess
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from pacer.core.io import parse_yaml
 from tests.support.cli import REPOSITORY
+from tests.support.profiles import yaml_of
+from tests.support.repository import Repository, ran
 from tests.unit.cli.test_documented_commands import PAGES
 
 #: Commands as documented -> the stages that run in a repository that is up to date.
@@ -39,19 +39,6 @@ def documented() -> set[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone of the repository, whose committed `dvc.lock` says that all is up to date; skipped
-    while it is that of other code."""
-    folder = tmp_path_factory.mktemp("clone") / "repository"
-    subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(folder)], check=True)
-    command = ["dvc", "repro", "--dry", "--allow-missing"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    if "Running stage" in done.stdout:
-        pytest.skip("dvc.lock is not of this code; run `dvc repro` and commit it")
-    return folder
-
-
 def test_every_forced_command_is_expected() -> None:
     assert {command for command in documented() if FORCED.search(command)} <= EXPECTED.keys()
     assert EXPECTED.keys() <= documented()
@@ -60,7 +47,7 @@ def test_every_forced_command_is_expected() -> None:
 def readers(settings: list[str]) -> list[str]:
     """Return the stages that read one of the parameters, and all that follow them; a dry run of
     `dvc exp run -S` would need the data."""
-    params = parse_yaml((REPOSITORY / "params.yaml").read_text("utf-8"))
+    params = parse_yaml(yaml_of("phantom"))
     stages = parse_yaml((REPOSITORY / "dvc.yaml").read_text("utf-8"))["stages"]
     changed: set[str] = set()
     for key in (setting.partition("=")[0] for setting in settings):
@@ -86,16 +73,15 @@ def paths(stage: dict) -> list[str]:
 
 
 @pytest.mark.parametrize("command", sorted(documented() | EXPECTED.keys()))
-def test_it_runs_these_stages(clone: Path, command: str) -> None:
+def test_it_runs_these_stages(finished: Repository, command: str) -> None:
+    """Of the miniature, in which all is up to date."""
     words = shlex.split(command)
     settings = [value for option, value in pairwise(words) if option == "-S"]
     if words[-1] == "-S" or words == ["dvc", "exp", "run"]:
         pytest.skip("its value is the reader's")
     if settings:
-        ran = readers(settings)
-        assert ran and ran == EXPECTED.get(command, ran)
+        stages = readers(settings)
+        assert stages and stages == EXPECTED.get(command, stages)
         return
     dry = [*words[:2], "--dry", *({"--allow-missing"} - {*words}), *words[2:]]
-    done = subprocess.run(dry, cwd=clone, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert re.findall(r"Running stage '(\w+)'", done.stdout) == EXPECTED.get(command, [])
+    assert list(ran(finished.run(*dry))) == EXPECTED.get(command, [])

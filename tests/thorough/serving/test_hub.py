@@ -128,7 +128,7 @@ def test_a_model_on_the_hub_is_used_by_name_and_revision(
     world: World, exported: Path, changed: Path, tmp_path: Path
 ) -> None:
     """What arrives is compared with the manifest, and kept: later the hub need not be there."""
-    shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copy(ROOT / "configs" / "phantom.yaml", tmp_path / "params.yaml")
     line = world.predictions("sn")[0]
     case = world.case(line["record_id"])
     sources = {"frontal": str(case.frontal), "indication": case.indication, "history": case.history}

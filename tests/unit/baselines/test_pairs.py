@@ -102,7 +102,7 @@ FOLDER = Path(__file__).parents[3] / "baselines"
 
 
 def test_the_budget_is_the_published_one() -> None:
-    params = load_baseline_params(FOLDER / "params.yaml")
+    params = load_baseline_params(FOLDER / "mimic_rg4.yaml")
     for settings in (params.simmlm, params.ragpt):
         assert (settings.updates, settings.seed, settings.batch_size * settings.accumulation) == (
             20_000,

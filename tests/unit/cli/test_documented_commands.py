@@ -13,6 +13,7 @@ from typer.main import get_command
 from pacer.cli.command import app
 from pacer.core.io import parse_yaml
 from tests.support.cli import REPOSITORY
+from tests.support.profiles import yaml_of
 
 PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md")]
 PAGES += sorted((REPOSITORY / "docs").glob("*.md"))
@@ -59,7 +60,7 @@ def test_make_has_the_targets() -> None:
 
 
 def test_dvc_has_the_parameters() -> None:
-    params = parse_yaml((REPOSITORY / "params.yaml").read_text(encoding="utf-8"))
+    params = parse_yaml(yaml_of("phantom"))
     settings = [
         (page, value.partition("=")[0])
         for page, words in named("dvc")
