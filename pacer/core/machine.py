@@ -1,7 +1,8 @@
-"""The cores and the memory that this process may use, and the environment variables that torch and
-matplotlib read. Nothing here imports torch."""
+"""The processor, the cores and the memory that this process may use, and the environment variables
+that torch and matplotlib read. Nothing here imports torch."""
 
 import os
+import platform
 import resource
 import sys
 from contextlib import suppress
@@ -50,6 +51,21 @@ def _quota(group: Path) -> float:
         if limit not in ("max", "-1"):
             return int(limit) / int(period)
     return inf
+
+
+def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the kind of the processor, such as ``AMD EPYC with AVX-512``; on systems that do not
+    name it, such as macOS, the architecture."""
+    lines: dict[str, str] = {}
+    with suppress(OSError):
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            lines.setdefault(key.strip(), value.strip())
+    name = lines.get("model name") or platform.machine()
+    flags = lines.get("flags", "").split()
+    vectors = {"avx512f": "AVX-512", "avx2": "AVX2"}
+    widest = next((text for flag, text in vectors.items() if flag in flags), None)
+    return f"{name} with {widest}" if widest else name
 
 
 def prepare_environment() -> str:

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import json
 import os
+import platform
 import resource
 import runpy
 import shutil
@@ -25,7 +26,7 @@ from accelerate.state import AcceleratorState
 from pacer.core import devices
 from pacer.core.errors import PacerError
 from pacer.core.io import locked, publish, scratch_directory
-from pacer.core.machine import core_count, core_quota, peak_memory
+from pacer.core.machine import core_count, core_quota, peak_memory, processor
 from pacer.core.processes import open_accelerator, process_state
 from tests.support.cases import listed_cases
 
@@ -59,6 +60,16 @@ def test_quotas_of_control_groups(
     monkeypatch.setattr("pacer.core.machine.core_quota", lambda: cores)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
     assert core_count() == max(1, min(8, cores) // 1)
+
+
+@pytest.mark.parametrize(("cpuinfo", "expected"), listed_cases(__file__, "processors"))
+def test_the_kind_of_the_processor(
+    cpuinfo: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    if cpuinfo is not None:
+        (tmp_path / "cpuinfo").write_text(cpuinfo)
+    assert processor(tmp_path / "cpuinfo") == expected
 
 
 @pytest.mark.parametrize(("threads", "processes", "expected"), listed_cases(__file__, "threads"))
