@@ -94,6 +94,18 @@ def prepare_environment() -> str:
     return threads
 
 
+def requested_threads(threads: str) -> int | None:
+    """Return the number of threads that a value of ``OMP_NUM_THREADS`` asks for; None if it is not
+    a number, or 0."""
+    first = threads.partition(",")[0]
+    return (int(first) or None) if first.isdecimal() else None
+
+
+def thread_count() -> int:
+    """Return how many threads a stage in one process has (:func:`prepare_environment`)."""
+    return requested_threads(os.environ.get("PACER_THREADS", "")) or core_count()
+
+
 def peak_memory() -> int:
     """Return the peak main memory of this process so far, in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB

@@ -1,5 +1,5 @@
-"""Which run scores are of: its profile and parameters, and when, from which commit and on which
-processor they were computed.
+"""Which run scores are of: its profile and parameters, and when, from which commit, on which
+processor and with how many threads they were computed.
 
 The signature has the parameters. The rest differs between runs whose tracked files are equal, so it
 lies in ``runs/`` beside the scores, which git and DVC ignore, in a file for each ``scores.json``,
@@ -16,7 +16,7 @@ from typing import Any
 from pacer.config import Params
 from pacer.config.params import closest_profile
 from pacer.core.io import hash_file, read_json, write_json
-from pacer.core.machine import core_count, processor
+from pacer.core.machine import processor, thread_count
 from pacer.metrics.result import SCORES_FILE, read_scores
 
 #: How far single runs differ, in the words of docs/training.md and docs/pipeline.md.
@@ -54,10 +54,11 @@ def short_hash(metrics: Path) -> str:
 def record_run(metrics: Path) -> None:
     """Note that the scores in a folder were computed now, by this machine and the code of the
     current commit."""
+    threads = thread_count()
     about = {
         "time": datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"),
         "commit": _commit(),
-        "processor": f"{processor()}, {core_count()} cores",
+        "processor": f"{processor()}, {threads} {'thread' if threads == 1 else 'threads'}",
     }
     write_json(metrics / _RUNS / f"{short_hash(metrics)}.json", about)
 

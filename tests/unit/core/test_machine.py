@@ -26,7 +26,7 @@ from accelerate.state import AcceleratorState
 from pacer.core import devices
 from pacer.core.errors import PacerError
 from pacer.core.io import locked, publish, scratch_directory
-from pacer.core.machine import core_count, core_quota, peak_memory, processor
+from pacer.core.machine import core_count, core_quota, peak_memory, processor, thread_count
 from pacer.core.processes import open_accelerator, process_state
 from tests.support.cases import listed_cases
 
@@ -81,6 +81,9 @@ def test_threads_of_a_process(
     monkeypatch.setattr(torch, "set_num_threads", given.append)
     devices.share_cores(processes, threads)
     assert given == [expected]
+    monkeypatch.setattr("pacer.core.machine.core_count", lambda: 6)
+    monkeypatch.setenv("PACER_THREADS", threads)
+    assert processes > 1 or thread_count() == expected
 
 
 @pytest.mark.parametrize(("platform", "counted"), [("linux", 900_000), ("darwin", 921_600_000)])

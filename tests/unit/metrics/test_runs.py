@@ -59,7 +59,7 @@ def test_uncommitted_changes_of_the_code_are_noted(metrics: Path) -> None:
 def test_a_run_outside_git_has_no_commit(metrics: Path) -> None:
     Path(".git").rename("elsewhere")
     record_run(metrics)
-    assert "commit" not in describe_run(metrics) and " cores" in describe_run(metrics)
+    assert "commit" not in describe_run(metrics) and " thread" in describe_run(metrics)
 
 
 def test_each_run_keeps_its_record(metrics: Path) -> None:
