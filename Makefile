@@ -41,7 +41,7 @@ repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and r
 
 experiments: $(READY)  ## the experiments of this commit: mean F1 and BLEU-4, and the parameters that differ
 	@groups=$$(sed -n 's/^\([a-z_]*\):.*/\1/p' params.yaml | paste -s -d '|' -); \
-	$(BIN)/dvc exp show --no-pager --only-changed --keep 'Experiment|mean\.(f1|bleu4)$$' --drop "(?!($$groups)\.)"
+	$(BIN)/dvc exp show --no-pager --only-changed --keep 'Experiment|metrics/table\.json:mean\.(f1|bleu4)$$' --drop "(?!($$groups)\.)"
 
 quick: $(READY)  ## the unit tests, with few examples of each property: a minute
 	$(BIN)/pytest tests/unit -q -n logical --maxprocesses 4 --dist loadfile --hypothesis-profile quick

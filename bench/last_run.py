@@ -1,29 +1,28 @@
-"""Say whether the mean F1 of the last run is in the range of earlier runs of the default profile;
-nothing where parameters other than `train.seed` are not those of `configs/phantom.yaml`."""
+"""Print which run the scores are of, and whether its mean F1 is in the range of earlier runs of the
+default profile, if no parameters other than `train.seed` differ from it."""
 
 from pathlib import Path
 
-from pacer.config import load_params
 from pacer.config.strict import read_mapping
-from pacer.core.io import read_json
+from pacer.metrics.result import read_scores
+from pacer.metrics.runs import SPREAD, describe_run
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
-    run, committed = (
-        load_params(ROOT / name).model_dump() for name in ("params.yaml", "configs/phantom.yaml")
-    )
-    seed = run["train"].pop("seed")
-    committed["train"].pop("seed")
-    if run == committed:
-        seen = read_mapping(ROOT / "bench" / "results" / "default_f1.yaml")
+    scores, signature = read_scores(ROOT / "metrics")
+    print(describe_run(ROOT / "metrics"))
+    print(f"This is one run. {SPREAD}")
+    parameters = signature.parameters or {}
+    seen = read_mapping(ROOT / "bench" / "results" / "default_f1.yaml")
+    if parameters.get("profile") == seen["profile"] and not parameters["changed"]:
         low, high = seen["low"], seen["high"]
-        f1 = read_json(ROOT / "metrics" / "scores.json")["mean"]["f1"]
+        f1 = scores["mean"]["f1"]
         place = "matches" if low <= round(f1, 3) <= high else "is below" if f1 < low else "is above"
         print(
-            f"mean F1 {f1:.3f}, seed {seed}, {place} earlier runs of this profile: {low:.3f} to "
-            f"{high:.3f}, seeds {', '.join(map(str, seen['seeds']))}"
+            f"mean F1 {f1:.3f}, seed {parameters['seed']}, {place} earlier runs of this profile: "
+            f"{low:.3f} to {high:.3f}, seeds {', '.join(map(str, seen['seeds']))}"
         )
 
 

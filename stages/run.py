@@ -57,8 +57,11 @@ def name_user() -> None:
 @contextmanager
 def dvclive_log(scratch: Path, final: Path) -> Generator:
     """Yield a function that logs curves with DVCLive in the run's scratch directory; move them to
-    ``final`` when the phase ends."""
+    ``final`` when the phase ends. Speed and memory go to ``telemetry.tsv`` beside DVCLive's files,
+    which git and DVC ignore: all other files are equal after two runs on the same machine."""
     from dvclive import Live  # only training stages need it, and it takes a second to import
+
+    from pacer.training.loop import TELEMETRY
 
     name_user()
     live_directory = scratch / "live"
@@ -67,14 +70,19 @@ def dvclive_log(scratch: Path, final: Path) -> Generator:
     with Live(str(live_directory), save_dvc_exp=False, dvcyaml=None, monitor_system=False) as live:
         # DVC expects it, also of a phase that trains nothing
         Path(live.plots_dir).mkdir(parents=True)
+        with open(live_directory / "telemetry.tsv", "w", encoding="utf-8") as telemetry:
+            print("step", *TELEMETRY, sep="\t", file=telemetry, flush=True)
 
-        def log(values: dict[str, float], step: int) -> None:
-            live.step = step
-            for name, value in values.items():
-                live.log_metric(name, value)
-            live.make_summary()
+            def log(values: dict[str, float], step: int) -> None:
+                live.step = step
+                for name, value in values.items():
+                    if name not in TELEMETRY:
+                        live.log_metric(name, value)
+                live.make_summary()
+                row = (values[name] for name in TELEMETRY)
+                print(step, *row, sep="\t", file=telemetry, flush=True)
 
-        yield log
+            yield log
     shutil.rmtree(final, ignore_errors=True)
     final.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(live_directory, final)

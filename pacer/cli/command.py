@@ -96,6 +96,7 @@ def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
     yield "Corpus", corpus
     yield "Models", models(params)
     yield "Labels", [_labels(params)]
+    yield "Last run", [_run()]
 
 
 def models(params: Params) -> list[Finding]:
@@ -202,6 +203,16 @@ def _labels(params: Params) -> Finding:
             return f"reports of the sample are sent to {endpoint.address}"
 
     return _look("anchors.llm", look)
+
+
+def _run() -> Finding:
+    """Describe the run whose scores lie here."""
+    from pacer.metrics.runs import describe_run
+
+    try:
+        return Finding("metrics", "ok", describe_run(Path("metrics")))
+    except DataError as error:
+        return Finding("metrics", "note", str(error))
 
 
 @app.callback()

@@ -7,6 +7,7 @@ The key ``extends`` of such a file names the profile that it modifies.
 
 import io
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -154,6 +155,36 @@ def load_profile(path: str | Path) -> Params:
     """Read and validate a parameter file, complete or not. Raises a ConfigError as
     :func:`profile_text` does, or if a value is not valid."""
     return validated(parse_yaml(profile_text(path)), str(path), Params)
+
+
+def closest_profile(params: Params) -> tuple[str, dict[str, Any]]:
+    """Return the profile with the fewest values that differ from ``params``, and the values of
+    ``params`` that differ from it, by key. Profiles that are not valid are ignored; raises a
+    ConfigError if there are none."""
+    values = _by_key(params.model_dump(mode="json"))
+    differing: dict[str, dict[str, Any]] = {}
+    for name in names_in(CONFIGS, "profiles"):
+        with suppress(ConfigError):
+            theirs = _by_key(load_profile(CONFIGS / f"{name}.yaml").model_dump(mode="json"))
+            differing[name] = {
+                key: value
+                for key, value in values.items()
+                if key not in theirs or theirs[key] != value
+            }
+    if not differing:
+        raise ConfigError(f"no profile in {CONFIGS.resolve()} is valid; `pacer use NAME` says why")
+    name = min(differing, key=lambda name: len(differing[name]))
+    return name, differing[name]
+
+
+def _by_key(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
+    """Return the values of nested groups by their keys, such as ``corpus.phantom.patients``."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        key = f"{group}{name}"
+        nested = isinstance(value, Mapping) and name not in USER_NAMES
+        found |= _by_key(value, f"{key}.") if nested else {key: value}
+    return found
 
 
 def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> CommentedMap:

@@ -2,7 +2,7 @@
 
 import torch
 
-from pacer.core.machine import core_count
+from pacer.core.machine import core_count, requested_threads
 
 
 def compute_device() -> torch.device:
@@ -14,11 +14,8 @@ def share_cores(local_processes: int, threads: str = "") -> None:
     """Set the number of threads to the user's ``threads`` (``OMP_NUM_THREADS``) if that is a
     number, else to this process's share of the cores. By default, a launcher gives each of several
     processes a single thread."""
-    requested = threads.partition(",")[0]
-    if requested.isdecimal() and int(requested):
-        torch.set_num_threads(int(requested))
-    else:
-        torch.set_num_threads(max(1, core_count() // local_processes))
+    share = max(1, core_count() // local_processes)
+    torch.set_num_threads(requested_threads(threads) or share)
 
 
 def copied_to_device(values: torch.Tensor, device: torch.device) -> torch.Tensor:

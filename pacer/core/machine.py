@@ -1,7 +1,8 @@
-"""The cores and the memory that this process may use, and the environment variables that torch and
-matplotlib read. Nothing here imports torch."""
+"""The processor, the cores and the memory that this process may use, and the environment variables
+that torch and matplotlib read. Nothing here imports torch."""
 
 import os
+import platform
 import resource
 import sys
 from contextlib import suppress
@@ -52,6 +53,21 @@ def _quota(group: Path) -> float:
     return inf
 
 
+def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the kind of the processor, such as ``AMD EPYC with AVX-512``; on systems that do not
+    name it, such as macOS, the architecture."""
+    lines: dict[str, str] = {}
+    with suppress(OSError):
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            lines.setdefault(key.strip(), value.strip())
+    name = lines.get("model name") or platform.machine()
+    flags = lines.get("flags", "").split()
+    vectors = {"avx512f": "AVX-512", "avx2": "AVX2"}
+    widest = next((text for flag, text in vectors.items() if flag in flags), None)
+    return f"{name} with {widest}" if widest else name
+
+
 def prepare_environment() -> str:
     """Set the environment variables that torch and matplotlib read when they are first imported.
     Return the number of threads that the user has chosen, or an empty string.
@@ -76,6 +92,18 @@ def prepare_environment() -> str:
     if "MPLBACKEND" in os.environ and not {"ipykernel", "matplotlib"} & sys.modules.keys():
         os.environ["MPLBACKEND"] = "agg"
     return threads
+
+
+def requested_threads(threads: str) -> int | None:
+    """Return the number of threads that a value of ``OMP_NUM_THREADS`` asks for; None if it is not
+    a number, or 0."""
+    first = threads.partition(",")[0]
+    return (int(first) or None) if first.isdecimal() else None
+
+
+def thread_count() -> int:
+    """Return how many threads a stage in one process has (:func:`prepare_environment`)."""
+    return requested_threads(os.environ.get("PACER_THREADS", "")) or core_count()
 
 
 def peak_memory() -> int:

@@ -231,6 +231,7 @@ def build_signature(
         # the examples are study ids
         predictions={key: of for key, of in (origin.manifest or {}).items() if key != "examples"}
         or None,
+        parameters=origin.parameters,
     )
 
 

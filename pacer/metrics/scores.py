@@ -6,15 +6,16 @@ function and its test; one that is a mean over cases needs no more than :func:`b
 the cases that it needs is added in :mod:`pacer.metrics.reading`.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from pacer.core.contexts import contexts_within
+from pacer.core.contexts import CONTEXTS, contexts_within
 from pacer.core.errors import ConfigError
+from pacer.metrics.cases import MEAN
 from pacer.metrics.clinical import Convention, Ratio, averaged, label_rows
 from pacer.metrics.commitments import (
     KINDS,
@@ -499,6 +500,17 @@ def score_of(key: str) -> Score:
 def scores_at(place: Place) -> list[Score]:
     """Return the columns of one table."""
     return [score for score in SCORES if score.place == place]
+
+
+def main_scores(scores: Mapping[str, Any]) -> dict[str, Numbers]:
+    """Return the scores of the main table, of each context and their mean, in the form of
+    ``scores.json``."""
+    keys = [score.key for score in scores_at("scores") if score.decimals]
+    return {
+        context: {key: scores[context][key] for key in keys if key in scores[context]}
+        for context in (*CONTEXTS, MEAN)
+        if context in scores
+    }
 
 
 def check_keys(keys: Iterable[str]) -> None:

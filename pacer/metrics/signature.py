@@ -20,12 +20,14 @@ class Origin:
     """Origin of references and reports, for the signature. ``files``: name -> file that was read
     (None: computed on the spot). ``about``: how the references were made. ``manifest``: that of the
     predictions, if any. ``protocol``: how other systems' reports were read and changed before
-    scoring; None for predictions of the pipeline."""
+    scoring; None for predictions of the pipeline. ``parameters``: those of the pipeline's run
+    (:func:`pacer.metrics.runs.parameters_of`), if it is one."""
 
     files: Mapping[str, Path | None]
     about: Mapping[str, Any]
     manifest: Mapping[str, Any] | None = None
     protocol: Mapping[str, Any] | None = None
+    parameters: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class Signature:
     ``counted``: context -> score -> the number of findings, or records, that it is a share or a
     mean of. ``left_out``: scores that are not there, with the reason. ``versions``: of packages and
     of the rules. ``data``: hashes of the inputs; of reference commitments None if the rules read
-    them. ``predictions``: their manifest, if any. ``run``,
+    them. ``predictions``: their manifest, if any. ``parameters``: of a run of the pipeline: the
+    closest profile, the seed, and the values that differ from this profile. ``run``,
     ``scores_hash``: the id of the result, and the hash of its scores; None in files of versions
     without them.
     """
@@ -75,6 +78,7 @@ class Signature:
     versions: Mapping[str, str | None] = field(default_factory=dict)
     data: Mapping[str, str | None] = field(default_factory=dict)
     predictions: Mapping[str, Any] | None = None
+    parameters: Mapping[str, Any] | None = None
     run: str | None = None
     scores_hash: str | None = None
 

@@ -21,6 +21,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
 from pacer.data.schemas import read_images, read_records
 from pacer.display.numbers import number
+from pacer.metrics.runs import short_hash
 from pacer.metrics.statistics.halves import LEAST_UNITS, PERCENT, too_few
 from pacer.metrics.statistics.intervals import UNITS
 from pacer.metrics.system import Scores
@@ -44,6 +45,8 @@ class Results:
     #: Depth weights ``[N, K]`` by ``<record_id>/<view>``; empty without a router.
     routing: Mapping[str, np.ndarray]
     scored: Scores
+    #: The first characters of the hash of the file of the scores.
+    scores_hash: str
 
     @cached_property
     def decoded(self) -> pl.DataFrame:
@@ -101,6 +104,7 @@ def read_results(
         decoding=read_json(predictions / "manifest.json"),
         routing=load_file(routing) if has_routing else {},
         scored=scored,
+        scores_hash=short_hash(metrics),
     )
 
 

@@ -16,6 +16,7 @@ from pacer.core.io import atomic_directory, write_text
 from pacer.display.tables import Table
 from pacer.metrics.cases import by_context, contexts_of, is_labelled
 from pacer.metrics.commitments import is_read
+from pacer.metrics.runs import SPREAD, parameter_line
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
 from pacer.metrics.statistics.halves import LEAST_UNITS
@@ -123,6 +124,9 @@ def scores(results: Results) -> Section:
         intervals=results.scored.intervals,
     )
     parts: list[Part] = []
+    if signature.parameters:
+        line = parameter_line(signature.parameters)
+        parts.append(Text(f"One run: {line}. {SPREAD}"))
     caution = score_tables.caution(signature)
     if caution:
         parts.append(Text(f"Read with care. {caution}", "note"))
@@ -314,7 +318,9 @@ def build_report(results: Results, out: Path) -> None:
     contexts = {context.upper(): SOURCES[context] for context in CONTEXTS if context in present}
     possible = [section_of(results) for section_of in SECTIONS]
     sections = [section for section in possible if section is not None]
-    page = render("report.html", contexts=contexts, sections=sections)
+    page = render(
+        "report.html", contexts=contexts, sections=sections, scores_hash=results.scores_hash
+    )
     parts = [part for section in sections for part in section.parts]
     with atomic_directory(out) as folder:
         write_text(folder / "index.html", page)

@@ -45,6 +45,8 @@ Log = Callable[[dict[str, float], int], None]
 #: page-locked for a GPU.
 Part = tuple[np.ndarray, TrainingBatch]
 STATE = "state.pt"
+#: Logged values that differ between two runs on the same machine.
+TELEMETRY = ("tokens_per_second", "loader_wait", "memory_gb")
 
 
 def train(

@@ -33,6 +33,7 @@ from pacer.core.io import read_json, write_json
 from pacer.core.stops import stoppable
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.features.encode import build_store
+from pacer.training.loop import TELEMETRY
 from pacer.training.run import Inputs, run_phase
 from tests.support import training
 from tests.support.made_records import REPORTS, anchors_of, few_records
@@ -41,8 +42,6 @@ from tests.support.points import Points, Recorder
 from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-#: Logged values that are measured, not computed.
-MEASURED = ("tokens_per_second", "loader_wait", "memory_gb")
 #: Exit code of a process that was killed.
 KILLED = -signal.SIGKILL
 #: Starts a script as a user does.
@@ -142,7 +141,7 @@ def logged(task: dict[str, Any]) -> list[tuple[int, dict[str, float]]]:
     """What a job logged, without the values that differ from run to run."""
     lines = [json.loads(line) for line in Path(task["log"]).read_text().splitlines()]
     return [
-        (step, {k: v for k, v in values.items() if k not in MEASURED}) for step, values in lines
+        (step, {k: v for k, v in values.items() if k not in TELEMETRY}) for step, values in lines
     ]
 
 

@@ -221,6 +221,8 @@ def _write_scores(folder: Path, contexts: tuple[str, ...], bare: bool) -> None:
     _write(folder / "scores.json", scores)
     signature = copy.deepcopy(GIVEN["signature"])
     signature["standin_labeller"] = signature["clinical"]["labeller"]["standin"] = not bare
+    if bare:
+        del signature["parameters"]
     signature["clinical"]["observations"] = list(OBSERVATIONS)
     manifest = json.loads((folder.parent / "predictions" / "manifest.json").read_text())
     _write(folder / "signature.json", signature | {"predictions": manifest})

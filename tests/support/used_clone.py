@@ -12,6 +12,7 @@ from shutil import copy2
 from typing import Any
 
 from tests.support.profiles import yaml_of
+from tests.support.real import DATA
 from tests.support.repository import ROOT
 
 #: Files of a run that git does not know; nothing reads them, so they have no valid content.
@@ -32,6 +33,8 @@ def make_used_clone(folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         copy2(ROOT / name, folder / name, follow_symlinks=False)
     (folder / ".venv").symlink_to(ROOT / ".venv")
+    if DATA.is_dir():  # tests on real files look for it there
+        (folder.parent / DATA.parent.name).symlink_to(DATA.parent)
     for path in folder.glob("metrics/**/*.json"):
         path.write_text(json.dumps(other(json.loads(path.read_text("utf-8")))), encoding="utf-8")
     lock = folder / "dvc.lock"

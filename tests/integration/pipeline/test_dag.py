@@ -1,6 +1,7 @@
 """The real DAG through DVC on the micro profile, in processes like those of macOS, and how stages
 start on GPUs."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -10,6 +11,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pacer.core.machine import processor
+from pacer.display.numbers import score_cell
+from pacer.metrics.cases import row_name
+from pacer.metrics.runs import describe_run
+from pacer.training.loop import TELEMETRY
 from tests.support.repository import Repository, ran
 
 
@@ -28,11 +34,48 @@ def test_every_declared_output_is_there_and_no_scratch_is_left(finished: Reposit
         == sum(scores[c]["n"] for c in ("sn", "sw", "mn", "mw"))
     )
     for phase in ("warmup", "parent", "calibrate"):
-        assert finished.json(f"metrics/{phase}/metrics.json")["step"] == 4
+        folder = finished.folder / "metrics" / phase
+        curves = finished.json(f"metrics/{phase}/metrics.json")
+        assert curves["step"] == 4 and not set(TELEMETRY) & set(curves)
+        assert not set(TELEMETRY) & {path.stem for path in (folder / "plots").rglob("*.tsv")}
+        telemetry = pl.read_csv(folder / "telemetry.tsv", separator="\t")
+        assert telemetry.columns == ["step", *TELEMETRY]
+        assert telemetry["step"].to_list() == [1, 2, 3, 4] and telemetry["memory_gb"].min() > 0.01
         assert (finished.folder / "models" / phase / "model.safetensors").exists()
     page = (finished.folder / "reports" / "index.html").read_text()
     assert 'src="http' not in page and "<script" not in page and len(page) > 10_000
     assert not list(finished.folder.rglob("*.scratch"))
+
+
+def test_the_ten_scores_of_the_printed_table_are_a_metric_of_their_own(
+    finished: Repository,
+) -> None:
+    table, scores = finished.json("metrics/table.json"), finished.json("metrics/scores.json")
+    lines = (finished.folder / "reports/tables/scores.md").read_text().splitlines()
+    printed = {
+        cells[0]: cells[1:] for line in lines if (cells := line.replace(" ", "").split("|")[1:])
+    }
+    assert set(table) == {"sn", "sw", "mn", "mw", "mean"}
+    for context, values in table.items():
+        assert len(values) == 10 and values.items() <= scores[context].items()
+        cells = [score_cell(value) for value in values.values()]
+        assert printed[row_name(context)][:10] == cells
+
+
+def test_the_page_says_which_run_it_is(finished: Repository) -> None:
+    assert finished.json("metrics/signature.json")["parameters"] == {
+        "profile": "micro",
+        "seed": 42,
+        "changed": {},
+    }
+    page = (finished.folder / "reports" / "index.html").read_text()
+    content = (finished.folder / "metrics" / "scores.json").read_bytes()
+    known = hashlib.sha256(content).hexdigest()[:8]
+    assert "One run: profile micro, seed 42. " in page and f"metrics/scores.json: {known}" in page
+    told = describe_run(finished.folder / "metrics")
+    assert f"profile micro, seed 42; scores {known} of 20" in told
+    commit = finished.run("git", "rev-parse", "--short=8", "HEAD~").strip()
+    assert f"; commit {commit}; {processor()}, " in told
 
 
 def test_the_processes_of_the_run_lacked_what_macos_lacks(finished: Repository) -> None:
@@ -85,7 +128,11 @@ def test_an_experiment_runs_again_only_what_it_changes_and_shows_in_the_metrics(
     changes = json.loads(
         repository.run("dvc", "metrics", "diff", "--json", "--all").partition("\n")[0]
     )
-    assert {"f1", "bleu4"} <= {name.rpartition(".")[2] for name in changes["metrics/scores.json"]}
+    for file in ("scores.json", "table.json"):
+        changed = {name.rpartition(".")[2] for name in changes[f"metrics/{file}"]}
+        assert {"f1", "bleu4"} <= changed, file
+    parameters = repository.json("metrics/signature.json")["parameters"]
+    assert parameters["changed"] == {"calibrate.lambda_cons": 0.1}
     calibrate = changes["metrics/calibrate/metrics.json"]
     assert any(entry.get("diff") for name, entry in calibrate.items() if "loss" in name)
 

@@ -1,5 +1,6 @@
 """The report page of a run, whole and with parts absent; and one study by two systems."""
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -91,6 +92,7 @@ def test_the_whole_page(whole: Page):
         "raw text: no report found",
         "Targets labelled by a model sn 10 of 40",
         "lines need attention",
+        "One run: profile phantom, seed 43, with calibrate.lambda_cons=0.1, decode.controls=[]. ",
         "no previous report was given",  # the made-up wording of comparison, without a prior
     ):
         assert shown in whole.text, shown
@@ -100,6 +102,17 @@ def test_the_whole_page(whole: Page):
     assert len(whole.ids) == len(set(whole.ids))
     figures = {path.name for path in (whole.out / "figures").iterdir()}
     assert figures == {"sources.svg"}
+
+
+def test_the_foot_of_the_page_has_the_hash_of_the_scores(full_run, tmp_path: Path):
+    known = hashlib.sha256((full_run.root / "metrics/scores.json").read_bytes()).hexdigest()
+    page = page_of(full_run, tmp_path / "reports")
+    assert page.text.endswith(f"SHA-256 of metrics/scores.json: {known[:8]}…")
+
+
+def test_the_page_of_an_earlier_version_says_nothing_about_its_parameters(make_run, tmp_path):
+    page = page_of(make_run(tmp_path / "run", bare=True), tmp_path / "reports")
+    assert "One run: " not in page.text
 
 
 def test_the_picture_of_the_sources_has_what_is_known(whole: Page):

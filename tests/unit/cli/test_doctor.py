@@ -76,6 +76,7 @@ def test_the_default_profile_lacks_nothing(pacer, monkeypatch: pytest.MonkeyPatc
         "CPU cores",
         "GB free",
         "stand-in: bundled with the package",
+        "note    metrics",  # no run yet
     ):
         assert shown in outcome.out
 

@@ -9,11 +9,12 @@ import pytest
 
 from pacer.config import Params, load_params
 from pacer.config.decode import ScoreSettings
-from pacer.config.params import load_profile, profile_text
+from pacer.config.params import closest_profile, load_profile, profile_text
 from pacer.core.errors import ConfigError
 from pacer.core.io import yaml_beside
 from pacer.metrics.annotate import ORIGINALS
 from pacer.metrics.clinical import CONVENTIONS
+from pacer.metrics.runs import parameter_line, parameters_of
 from pacer.studies.study import load_published
 from tests.support.cases import listed_cases
 from tests.support.profiles import profile
@@ -237,3 +238,40 @@ def test_an_edited_file_is_kept_unless_forced(pacer, repository: Path, line: str
     )
     assert pacer("use", "micro", "--force").code == 0
     assert params.read_text() != edited
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
+def test_a_profile_is_closest_to_itself(path: Path, repository: Path):
+    assert closest_profile(load_profile(path)) == (path.stem, {})
+
+
+def test_the_closest_profile_has_the_fewest_other_values(repository: Path):
+    params = overlaid(
+        repository,
+        "extends: table\n"
+        "corpus: {root: /data/mine, table: {file: a.csv, columns: {subject: patient}}}\n"
+        "train: {seed: 43}\n"
+        "commit: {attributes: [side]}\n",
+    )
+    expected = {
+        "corpus.root": "/data/mine",
+        "corpus.table.file": "a.csv",
+        "corpus.table.columns": {"subject": "patient"},
+        "train.seed": 43,
+        "commit.attributes": ["side"],
+    }
+    (repository / "configs" / "broken.yaml").write_text("extends: table\ntrain: {seed: no}\n")
+    assert closest_profile(params) == ("table", expected)
+    described = parameters_of(params)
+    del expected["train.seed"]
+    assert described == {"profile": "table", "seed": 43, "changed": expected}
+    assert parameter_line(described).startswith("profile table, seed 43, with corpus.root=")
+    assert 'commit.attributes=["side"]' in parameter_line(described)
+
+
+def test_without_a_valid_profile_there_is_no_closest_one(repository: Path):
+    params = load_params("params.yaml")
+    for path in (repository / "configs").glob("*.yaml"):
+        path.write_text("train: {seed: no}\n")
+    with pytest.raises(ConfigError, match=r"no profile in .*configs is valid"):
+        closest_profile(params)

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import json
 import os
+import platform
 import resource
 import runpy
 import shutil
@@ -25,7 +26,7 @@ from accelerate.state import AcceleratorState
 from pacer.core import devices
 from pacer.core.errors import PacerError
 from pacer.core.io import locked, publish, scratch_directory
-from pacer.core.machine import core_count, core_quota, peak_memory
+from pacer.core.machine import core_count, core_quota, peak_memory, processor, thread_count
 from pacer.core.processes import open_accelerator, process_state
 from tests.support.cases import listed_cases
 
@@ -61,6 +62,16 @@ def test_quotas_of_control_groups(
     assert core_count() == max(1, min(8, cores) // 1)
 
 
+@pytest.mark.parametrize(("cpuinfo", "expected"), listed_cases(__file__, "processors"))
+def test_the_kind_of_the_processor(
+    cpuinfo: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    if cpuinfo is not None:
+        (tmp_path / "cpuinfo").write_text(cpuinfo)
+    assert processor(tmp_path / "cpuinfo") == expected
+
+
 @pytest.mark.parametrize(("threads", "processes", "expected"), listed_cases(__file__, "threads"))
 def test_threads_of_a_process(
     threads: str, processes: int, expected: int, monkeypatch: pytest.MonkeyPatch
@@ -70,6 +81,9 @@ def test_threads_of_a_process(
     monkeypatch.setattr(torch, "set_num_threads", given.append)
     devices.share_cores(processes, threads)
     assert given == [expected]
+    monkeypatch.setattr("pacer.core.machine.core_count", lambda: 6)
+    monkeypatch.setenv("PACER_THREADS", threads)
+    assert processes > 1 or thread_count() == expected
 
 
 @pytest.mark.parametrize(("platform", "counted"), [("linux", 900_000), ("darwin", 921_600_000)])

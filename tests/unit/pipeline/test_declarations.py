@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from pacer.config import Params
 from pacer.config.model import MIXERS
 from pacer.core.io import parse_yaml
 from pacer.data.schemas import read_table
@@ -113,6 +114,12 @@ def test_every_parameter_that_a_stage_reads_is_declared(stage: str) -> None:
     declared = STAGES[stage].get("params", [])
     for read in parameters_read(script_of(STAGES[stage])):
         assert any(read == d or read.startswith(f"{d}.") for d in declared), f"{stage} reads {read}"
+
+
+def test_scoring_depends_on_all_parameters_and_on_the_profiles() -> None:
+    """Which the signature compares."""
+    assert set(STAGES["score"]["params"]) == set(Params.model_fields)
+    assert "configs" in STAGES["score"]["deps"]
 
 
 @pytest.mark.parametrize(
