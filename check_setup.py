@@ -75,7 +75,7 @@ def flaw(environment):
     for name in SCRIPTS:
         if not starts(environment / "bin" / name):
             return f"its command `{name}` belongs to another folder or Python"
-    if has_pip(environment):
+    if environment.is_symlink() or has_pip(environment):
         return None
     subprocess.call([sys.executable, "-m", "ensurepip"], stdout=subprocess.DEVNULL)
     return None if has_pip(environment) else "it has no pip"
@@ -202,24 +202,28 @@ def install(exactly):
     installed. These may be the user's choice, so other targets only mention them."""
     lacks, differ = look(VENV)
     linked = VENV.is_symlink()
-    if lacks and linked:
+    if linked and lacks:
         return (
-            f"error: the environment that .venv links to lacks {listing(lacks)}; run `make setup` "
-            "in the clone that it belongs to, or remove the link"
+            f"error: .venv is a link to an environment that {described(lacks, {})}; run "
+            "`make setup` in the clone that it belongs to, or remove the link"
         )
-    if lacks:
-        print(f"installing what .venv lacks: {listing(lacks)}", flush=True)
-    if differ:
-        remedy = "" if exactly or lacks else "; `make setup` restores them"
-        print(
-            f".venv has other versions than constraints.txt: {listing([*differ.values()])}{remedy}",
-            flush=True,
-        )
-    if lacks or (differ and exactly and not linked):
+    if lacks or (exactly and differ and not linked):
+        print(f"setting up .venv, which {described(lacks, differ)}", flush=True)
         return pip_install(differ)
-    if exactly and not differ:
+    if differ:
+        remedy = "it is a link, so this is left" if linked else "`make setup` restores these"
+        print(f"note: .venv {described(lacks, differ)}; {remedy}", flush=True)
+    elif exactly:
         print(".venv has the packages of constraints.txt; nothing to do")
     return 0
+
+
+def described(lacks, differ):
+    """Return the result of :func:`look` as the end of a sentence about an environment."""
+    parts = ["lacks " + listing(lacks)] if lacks else []
+    if differ:
+        parts.append("has other versions than constraints.txt: " + listing([*differ.values()]))
+    return ", and ".join(parts)
 
 
 def listing(names, most=5):
@@ -239,8 +243,8 @@ def pip_install(differ):
         return "error: pip failed (its message is above); run the same command again"
     lacks, differ = look(VENV)
     if lacks or differ:
-        left = listing([*lacks, *differ.values()])
-        return f"error: after the installation, .venv still needs {left}; run: make clean setup"
+        left = described(lacks, differ)
+        return f"error: after the installation, .venv still {left}; run: make clean setup"
     return 0
 
 
