@@ -74,12 +74,18 @@ class Finding(NamedTuple):
 def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
     """Yield a title and its findings, one after the other. Nothing is sent or downloaded, and no
     weights are loaded."""
+    # first, since a missing package ends the command further down
     yield (
-        "Machine",
+        "Environment",
         [
             Finding("Python", "ok", platform.python_version()),
             *_environment(Path(__file__).parents[2]),
             *(_look(name, partial(version, name)) for name in PACKAGES),
+        ],
+    )
+    yield (
+        "Machine",
+        [
             Finding("CPU cores", "ok", str(core_count())),
             _gpus(),
             _disk(params),
