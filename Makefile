@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# The look at the environment is check_setup.py's: it takes a tenth of a second, so every target takes it.
+# check_setup.py looks at the environment in a tenth of a second, so every target that needs it does this first.
 .PHONY: usable ready
 usable:
 	@$(BIN)/python check_setup.py usable 2>/dev/null || PATH="$(OUTSIDE)" $(PYTHON) check_setup.py create

@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -162,7 +163,7 @@ def look(environment):
         name: f"{name} {versions[name]} instead of {version}"
         for name, version in pinned().items()
         # 2.13.0+cu126 is 2.13.0, built for a certain GPU driver
-        if versions.get(name, version).partition("+")[0] != version
+        if name in versions and version not in (versions[name], versions[name].partition("+")[0])
     }
     return lacks, differ
 
@@ -241,9 +242,9 @@ def pip_install(differ):
     status = subprocess.call([*pip, "-c", "constraints.txt", "-e", ".[dev]", *pins], cwd=str(ROOT))
     if status:
         return "error: pip failed (its message is above); run the same command again"
-    lacks, differ = look(VENV)
-    if lacks or differ:
-        left = described(lacks, differ)
+    lacks, _ = look(VENV)
+    if lacks:
+        left = described(lacks, {})
         return f"error: after the installation, .venv still {left}; run: make clean setup"
     return 0
 
@@ -255,7 +256,6 @@ if __name__ == "__main__":
         "run": lambda: install(exactly=False),
         "setup": lambda: install(exactly=True),
     }
-    try:
-        sys.exit(commands[sys.argv[1]]())
-    except KeyboardInterrupt:
-        sys.exit("error: interrupted; run the same command again")
+    # Ctrl-C ends the shell too: it must not take the end of `usable` for a reason to run `create`
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(commands[sys.argv[1]]())

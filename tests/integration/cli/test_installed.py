@@ -156,9 +156,10 @@ def test_every_base_module_is_imported_without_the_extra(environment, tmp_path: 
 @pytest.fixture(scope="module")
 def editable(tmp_path_factory) -> Path:
     """An environment into which a clone, in a folder named `pacer`, was installed editable; the
-    other packages are those of the environment that runs the tests."""
+    other packages are those of the environment that runs the tests. The clone has a folder
+    `metrics`, as the package has."""
     folder = tmp_path_factory.mktemp("editable")
-    (folder / "pacer").mkdir()
+    (folder / "pacer" / "metrics").mkdir(parents=True)
     clone(folder / "pacer")
     venv.create(folder / "venv", symlinks=True)
     python = folder / "venv" / "bin" / "python"
