@@ -1,10 +1,10 @@
-"""Look at the environment in `.venv`, and make or mend it; the Makefile runs this. An obstacle is
-one sentence, before anything is written.
+"""Check the environment in `.venv`, and create or repair it; the Makefile runs this. Obstacles are
+reported in one sentence before anything is written.
 
-    .venv/bin/python check_setup.py usable    # exit code 1: `.venv` has to be made anew
-    python3 check_setup.py create             # makes it; also runs on a Python that is too old
+    .venv/bin/python check_setup.py usable    # exit code 1: `.venv` must be created again
+    python3 check_setup.py create             # creates it; also runs on a Python that is too old
     .venv/bin/python check_setup.py run       # for all targets: installs what is missing
-    .venv/bin/python check_setup.py setup     # for `make setup`: also exchanges other versions
+    .venv/bin/python check_setup.py setup     # for `make setup`: also replaces other versions
 """
 
 import os
@@ -67,8 +67,8 @@ def can_make_environments():
 
 
 def flaw(environment):
-    """Return why an environment has to be made anew, as its own Python sees it; None if it need not
-    be. Without pip, the environment gets it."""
+    """Return why an environment must be created again, or None; its own Python runs this. If only
+    pip is missing, install it."""
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         return f"its Python is {platform.python_version()}"
     if not site_packages(environment).is_dir():
@@ -177,7 +177,7 @@ def leads_here(file):
 
 
 def usable():
-    """Return the exit code 1, and print the reason, if `.venv` has to be made anew."""
+    """Return exit code 1 and print the reason if `.venv` must be created again."""
     found = flaw(VENV)
     if found:
         print(f".venv cannot be used: {found}")
@@ -185,7 +185,7 @@ def usable():
 
 
 def create():
-    """Make `.venv`, and remove what is there."""
+    """Create `.venv`, and remove what is there."""
     if VENV.is_symlink():
         return (
             f"error: .venv is a link to {os.readlink(str(VENV))}, which cannot be used; remove the "
@@ -256,6 +256,6 @@ if __name__ == "__main__":
         "run": lambda: install(exactly=False),
         "setup": lambda: install(exactly=True),
     }
-    # Ctrl-C ends the shell too: it must not take the end of `usable` for a reason to run `create`
+    # Ctrl-C must end the shell too, which would otherwise run `create` after `usable`
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(commands[sys.argv[1]]())
