@@ -3,10 +3,11 @@
 
 PYTHON ?= python3
 VENV := .venv
-READY := $(VENV)/.ready
+READY := ready
 # Programs are named by their path: GNU make 3.81, the one of macOS, looks for them on the PATH that it was started with.
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+# The PATH without the environment, whose Python may not start.
+OUTSIDE := $(subst $(CURDIR)/$(BIN):,,$(PATH))
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
@@ -15,13 +16,16 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY)  ## virtual environment with the pinned packages (a minute; nothing to do when it is current)
+# check_setup.py looks at the environment in a tenth of a second, so every target that needs it does this first.
+.PHONY: usable ready
+usable:
+	@$(BIN)/python check_setup.py usable 2>/dev/null || PATH="$(OUTSIDE)" $(PYTHON) check_setup.py create
 
-$(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || { $(PYTHON) check_setup.py && $(PYTHON) -m venv $(VENV); }
-	$(PIP) torch
-	$(PIP) -e '.[dev]'
-	touch $@
+ready: usable
+	@$(BIN)/python check_setup.py run
+
+setup: usable  ## virtual environment with the pinned packages (a minute; nothing to do when it has them)
+	@$(BIN)/python check_setup.py setup
 
 stand-ins: $(READY)  ## train the bundled stand-ins again (some minutes); `git diff` shows their quality
 	$(BIN)/python bench/stand_ins.py

@@ -7,7 +7,9 @@ run lacks.
 
 import configparser
 import platform
+import runpy
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -72,11 +74,18 @@ class Finding(NamedTuple):
 def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
     """Yield a title and its findings, one after the other. Nothing is sent or downloaded, and no
     weights are loaded."""
+    # first, since a missing package ends the command further down
+    yield (
+        "Environment",
+        [
+            Finding("Python", "ok", platform.python_version()),
+            *_environment(Path(__file__).parents[2]),
+            *(_look(name, partial(version, name)) for name in PACKAGES),
+        ],
+    )
     yield (
         "Machine",
         [
-            Finding("Python", "ok", platform.python_version()),
-            *(_look(name, partial(version, name)) for name in PACKAGES),
             Finding("CPU cores", "ok", str(core_count())),
             _gpus(),
             _disk(params),
@@ -142,6 +151,19 @@ def _look(what: str, look: Callable[[], str]) -> Finding:
         return Finding(what, "missing", "not installed; run `make setup` in the git clone")
     except PacerError as error:
         return Finding(what, "missing", str(error))
+
+
+def _environment(clone: Path) -> list[Finding]:
+    """Compare the environment with constraints.txt, if it is that of `make setup` in a clone."""
+    script, environment = clone / "check_setup.py", clone / ".venv"
+    if not (script.exists() and environment.exists() and environment.samefile(sys.prefix)):
+        return []
+    setup = runpy.run_path(str(script))
+    lacks, differ = setup["look"](environment)
+    if not (lacks or differ):
+        return [Finding("Packages", "ok", "those of constraints.txt")]
+    detail = f"the environment {setup['described'](lacks, differ)}; run `make setup`"
+    return [Finding("Packages", "missing" if lacks else "note", detail)]
 
 
 def _gpus() -> Finding:

@@ -97,8 +97,9 @@ def print_rows(rows: Iterable[Iterable[str | Text]]) -> None:
 
 
 def import_from_here() -> None:
-    """Let Python find modules in the current folder, as `python -m` does."""
-    sys.path.insert(0, "")
+    """Let Python find modules in the current folder, after all others: if this folder has a package
+    `pacer` of its own, the processes that read large tables import the right one."""
+    sys.path.append("")
 
 
 def print_table(table: Table) -> None:

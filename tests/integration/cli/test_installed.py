@@ -1,11 +1,15 @@
-"""The package as it is installed, where nothing of the extra `pipeline` is."""
+"""The package as it is installed: as a wheel, where nothing of the extra `pipeline` is, and
+editable."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -30,6 +34,9 @@ sys.meta_path.insert(0, Blocked())
 BASE = ("config", "core", "display", "data", "commitments", "metrics", "probe")
 OF_MODELS = ("commitments.endpoint", "core.devices", "core.processes")
 TEXTS = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
+#: Install without the network, and what is there already.
+PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index")
+OFFLINE = (*PIP, "--no-build-isolation", "--no-deps", "--ignore-installed")
 RUN = "import sys; from pacer.cli import main; sys.argv[0] = 'pacer'; main()"
 
 
@@ -46,23 +53,8 @@ def environment(tmp_path_factory) -> dict[str, str]:
     """The wheel, built and installed into a folder, in front of everything else."""
     folder = tmp_path_factory.mktemp("installed")
     clone(folder)
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "install",
-        "--quiet",
-        "--no-index",
-    ]
-    options = [
-        "--no-build-isolation",
-        "--no-deps",
-        "--ignore-installed",
-        "--prefix",
-        str(folder / "site"),
-    ]
-    subprocess.run([*pip, *options, str(folder)], check=True, capture_output=True)
+    command = [sys.executable, *OFFLINE, "--prefix", str(folder / "site"), str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
     [site] = (folder / "site").glob("lib/python*/site-packages")
     (site / "sitecustomize.py").write_text(BLOCK)
     return dict(os.environ) | {"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"}
@@ -159,3 +151,62 @@ def test_every_base_module_is_imported_without_the_extra(environment, tmp_path: 
     code = f"import importlib\nfor name in {names}: importlib.import_module(name)"
     found = ran(environment, tmp_path, code)
     assert found.returncode == 0, found.stderr
+
+
+@pytest.fixture(scope="module")
+def editable(tmp_path_factory) -> Path:
+    """An environment into which a clone, in a folder named `pacer`, was installed editable; the
+    other packages are those of the environment that runs the tests. The clone has a folder
+    `metrics`, as the package has."""
+    folder = tmp_path_factory.mktemp("editable")
+    (folder / "pacer" / "metrics").mkdir(parents=True)
+    clone(folder / "pacer")
+    venv.create(folder / "venv", symlinks=True)
+    python = folder / "venv" / "bin" / "python"
+    [site] = (folder / "venv").glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(sysconfig.get_path("purelib"))
+    command = [python, *OFFLINE, "--editable", folder / "pacer"]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def run(editable: Path) -> Callable[..., str]:
+    """``run("pacer", "doctor", cwd=folder)`` -> what this program of the environment prints."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(program: str, *arguments: str, cwd: Path) -> str:
+        command = [editable / "venv" / "bin" / program, *arguments]
+        ended = subprocess.run(
+            command, env=environment, cwd=cwd, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    return run
+
+
+def test_an_editable_package_is_imported_in_every_folder(
+    editable: Path, run: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "own" / "pacer").mkdir(parents=True)
+    (tmp_path / "own" / "pacer" / "notes.txt").touch()
+    (tmp_path / "empty").mkdir()
+    for folder in (editable, tmp_path / "own", tmp_path / "empty"):
+        found = run("python", "-c", "import pacer; print(pacer.__file__)", cwd=folder).strip()
+        assert Path(found).samefile(editable / "pacer" / "pacer" / "__init__.py")
+
+
+@pytest.mark.parametrize("place", ["parent of the clone", "folder with a package of this name"])
+def test_processes_import_the_same_package(
+    editable: Path, run: Callable[..., str], tmp_path: Path, place: str
+) -> None:
+    """More than 2,000 reports are read in processes of their own."""
+    folder = editable
+    if place != "parent of the clone":
+        folder = tmp_path
+        (folder / "pacer").mkdir()
+        (folder / "pacer" / "__init__.py").touch()
+    pl.DataFrame({"id": range(2001), "report": "No effusion."}).write_csv(folder / "r.csv")
+    files = ("--references", "r.csv", "--hypotheses", "r.csv", "--out", "scored")
+    assert "BLEU-4" in run("pacer", "score", *files, "--without", "meteor", cwd=folder)
