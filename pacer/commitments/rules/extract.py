@@ -11,7 +11,6 @@ paper``; ``docs/readings.md`` lists what the paper leaves open.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -33,7 +32,6 @@ class Mention(NamedTuple):
 
     ``report[start:end]`` names the finding; ``polarity`` is None if the text does not state one.
     ``cue`` is the span of the words that decided the polarity; None for a plain mention.
-    ``doubtful``: something beside it could turn the polarity, and no rule has read that.
     """
 
     start: int
@@ -41,7 +39,6 @@ class Mention(NamedTuple):
     finding: str
     polarity: str | None
     cue: tuple[int, int] | None
-    doubtful: bool = False
 
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
@@ -66,41 +63,29 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     """Return what :func:`extract_anchor` and :func:`find_mentions` return, from one reading."""
     mentions: list[Mention] = []
     verdicts = Verdicts()
-    doubted, certain = set[str](), set[tuple[str, str]]()
     former, last = (), ()
     for segment, places, readings in _segments(report):
         if segment.text == ADDENDUM:  # it replaces earlier statements about the same findings
             verdicts.begin_addendum()
-        for mention, polarity, cue, doubtful in readings:
+        for mention, polarity, cue in readings:
             findings, says = mention.row.findings, mention.row.says
             if findings not in ((), last):
                 former, last = last, findings
             named = former if says == "former" else last
-            if doubtful:
-                doubted.update(named)
             if says == "cleared" and not segment.speaks_of_the_past(mention.start):
                 continue
             start, end = _place(report, mention, places)
             decided = cue and _place(report, cue, places)
             for finding in named:
-                mentions.append(Mention(start, end, finding, polarity, decided, doubtful))
+                mentions.append(Mention(start, end, finding, polarity, decided))
             if polarity is None:
                 continue
-            if not doubtful and polarity != "negative":
-                certain.update((finding, polarity) for finding in named)
             refers = says in _REFERRING or (says == "denies" and not findings)
             statement = Statement(segment, mention, polarity, cue, refers)
             for finding in named:
                 verdicts.hear(finding, statement)
     mentions.sort(key=lambda mention: mention.start)  # asides come after the rest of a sentence
-    polarities = verdicts.polarities()
-    anchor = _anchor_of(frozenset(polarities.items()))
-    # a statement without doubt that affirms or hedges the finding decides
-    doubted = {one for one in doubted if (one, polarities.get(one, "")) not in certain}
-    if doubted:
-        in_order = tuple(finding for finding in FINDINGS if finding in doubted)
-        anchor = replace(anchor, doubtful=in_order)
-    return anchor, tuple(mentions)
+    return _anchor_of(frozenset(verdicts.polarities().items())), tuple(mentions)
 
 
 def _segments(
@@ -152,8 +137,8 @@ def segment_readings(segment: str) -> Sequence[Reading]:
     if isinstance(places, range):  # every character stands where it was written
         return tuple(readings)
     return tuple(
-        Reading(_moved(mention, places), polarity, cue and _moved(cue, places), doubtful)
-        for mention, polarity, cue, doubtful in readings
+        Reading(_moved(mention, places), polarity, cue and _moved(cue, places))
+        for mention, polarity, cue in readings
     )
 
 
