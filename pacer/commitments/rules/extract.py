@@ -5,11 +5,10 @@ Segments (``segments.py``) have mentions of names and cues (``table.py``), and `
 which cues reach which mention. A negative mention is provisional: the first positive or uncertain
 mention decides, even if it comes later. ``docs/commitments.md`` has results.
 
-The paper's own rule set, as far as that appendix describes it, is the choice ``anchors.rules:
-paper``; ``docs/readings.md`` lists what the paper leaves open.
+The paper's own rule set, as far as that appendix describes it, is in ``paper.py``;
+``docs/readings.md`` lists what the paper leaves open.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -24,7 +23,6 @@ from pacer.commitments.rules.segments import (
 )
 from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns
 from pacer.commitments.rules.verdicts import Segment, Statement, Verdicts
-from pacer.data.findings import FINDINGS
 
 
 class Mention(NamedTuple):
@@ -153,56 +151,3 @@ def _anchor_of(verdict: frozenset[tuple[str, str]]) -> Anchor:
     return Anchor.of(
         *([finding for finding, state in states.items() if state == name] for name in POLARITIES)
     )
-
-
-#: Characters on either side of a name in which a negation counts: our choice, as the paper gives no
-#: size.
-WINDOW = 40
-
-_UNCERTAIN = re.compile(
-    r"\b(?:possible|probable|may represent|could represent|questionable|suspect)"
-)
-_NEGATIVE = re.compile(
-    r"\b(?:no|not|without|absent|negative for|no evidence of)\b(?! (?:interval |significant "
-    r")*change\b)"
-)
-_SEGMENT_END = re.compile(r"[.;](?!\d)")
-_DEVICES = r"\b(?:tubes?|catheters?|picc|central(?: venous)? lines?|devices?|pacemakers?)\b"
-
-
-#: The names of each finding are those of our table, since the paper has only the devices'.
-_PAPER_WORDS = {
-    finding: [row.words for row in NAMES if row.says == "names" and finding in row.findings]
-    for finding in FINDINGS
-} | {"support devices": [_DEVICES]}
-_PAPER_NAMES = {
-    finding: re.compile("|".join(rf"\b(?:{name})" for name in names))
-    for finding, names in _PAPER_WORDS.items()
-}
-
-
-def extract_paper_anchor(report: str) -> Anchor:
-    """Extract the findings as the paper's fallback does: a hedge anywhere in the sentence counts
-    before a negation nearby, and the first mention that is positive or uncertain ends the search
-    for its finding."""
-    fields: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
-    sentences = _SEGMENT_END.split(" ".join(report.lower().split()))
-    for finding, names in _PAPER_NAMES.items():
-        read = [
-            _paper_polarity(text, mention) for text in sentences for mention in names.finditer(text)
-        ]
-        if read:
-            fields[
-                next((polarity for polarity in read if polarity != "negative"), "negative")
-            ].append(finding)
-    return Anchor.of(**fields)
-
-
-def _paper_polarity(text: str, mention: re.Match[str]) -> str:
-    if _UNCERTAIN.search(text):
-        return "uncertain"
-    near = (
-        text[max(0, mention.start() - WINDOW) : mention.start()],
-        text[mention.end() : mention.end() + WINDOW],
-    )
-    return "negative" if any(map(_NEGATIVE.search, near)) else "positive"

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.attributes import TABLE as ATTRIBUTES
-from pacer.commitments.rules import EXTRACTORS
 from pacer.commitments.rules.extract import (
     extract_anchor,
     find_mentions,
@@ -111,13 +110,11 @@ def test_windows_are_local() -> None:
     assert said(f"No {near} effusion.") == {"pleural effusion": "negative"}
     assert said(f"No {far} effusion.") == {"pleural effusion": "positive"}
     assert said(f"Effusion {near} is absent.") == {"pleural effusion": "positive"}
-    assert EXTRACTORS["paper"](f"No {'very ' * 10}edema.") == anchor_of("+ edema")
 
 
 #: What is read of a text, by kind of case.
 READ: dict[str, Callable[[str], Any]] = {
     "prompts": without_prompt,  # null: the text itself
-    "paper": EXTRACTORS["paper"],
     "orders": lambda text: extract_anchor(text).polarity("pleural effusion"),
     "segments": lambda text: [" ".join(one.split()) for one, _ in located_segments(text)],
 }
@@ -126,7 +123,6 @@ READ: dict[str, Callable[[str], Any]] = {
 @pytest.mark.parametrize(("kind", "case"), [(kind, case) for kind in READ for case in CASES[kind]])
 def test_what_is_read(kind: str, case: list) -> None:
     text, expected = case
-    expected = anchor_of(expected) if kind == "paper" else expected
     assert READ[kind](text) == (text if kind == "prompts" and expected is None else expected)
 
 
