@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from pacer.commitments.anchor import KINDS, Attributes
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import availability
@@ -110,6 +111,22 @@ def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[
     return texts[:3] + texts[3:][-1:]
 
 
+def is_read_as_planned(sentence: str) -> bool:
+    """Whether exchanging the words of a side, severity or course changes only this attribute of the
+    findings that the rules read in a sentence."""
+
+    def other_facts(text: str, kind: str) -> list[tuple]:
+        cleared = {kind: frozenset[str]()}
+        return [
+            (state, (known or Attributes())._replace(**cleared)) for state, known in facts(text)
+        ]
+
+    return all(
+        other_facts(exchanged(pairs, sentence), kind) == other_facts(sentence, kind)
+        for kind, pairs in zip(KINDS, EXCHANGED.values(), strict=True)
+    )
+
+
 def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -> Iterator[Variant]:
     """Yield the rewordings of a text that change it and not its facts, and the first of ``others``
     that does."""
@@ -143,11 +160,11 @@ def of_synthetic(seed: int, limit: int) -> Iterator[tuple]:
 
 def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[tuple]:
     """Yield the cards of the user's references, rows of :class:`~pacer.data.reports.Reports`.
-    Sentences in which the rules are in doubt about a finding are left out."""
+    Only sentences that :func:`is_read_as_planned` accepts are used."""
     known = reports.select("id", "subject_id", "text").drop_nulls("text")
     for key, patient, text in known.unique("text", maintain_order=True).head(limit).iter_rows():
         sentences = raw_sentences(" ".join(text.split()))
-        text = " ".join(one for one in sentences if not extract_anchor(one).doubtful)
+        text = " ".join(one for one in sentences if is_read_as_planned(one))
         if text:
             variants = reworded_texts(text, random.Random(f"{seed} {key}"))
             yield from _cards(key, patient or key, text, variants)

@@ -179,7 +179,6 @@ def _print_scores(result: Scores, out: Path) -> None:
     from pacer.reporting.score_tables import (
         caution,
         convention_table,
-        doubt_note,
         group_table,
         score_table,
         signature_line,
@@ -217,7 +216,6 @@ def _print_scores(result: Scores, out: Path) -> None:
     for line in filter(
         None,
         (
-            doubt_note(result.ledger),
             *reading_notes(signature),
             unit,
             signature_line(signature),
@@ -312,8 +310,7 @@ def label(
     report_text: Annotated[str | None, typer.Option(help="Text column.")] = None,
 ) -> None:
     """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
-    end) in the report, its words, the cue that decides its polarity, and whether the rules may have
-    misread it (doubtful)."""
+    end) in the report, its words, and the cue that decides its polarity."""
     terminal.check_exists(file)
     from pacer.data.reports import REPORTS, reports_of
     from pacer.metrics.calls import label_reports

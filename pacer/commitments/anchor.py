@@ -119,8 +119,6 @@ class Anchor:
     uncertain: tuple[str, ...] = ()
     #: Attributes of positive and uncertain findings.
     attributes: Mapping[str, Attributes] = field(default_factory=dict, hash=False)
-    #: Findings that the rules may have misread. They are not part of comparisons, tables and texts.
-    doubtful: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         fields = (self.positive, self.negative, self.uncertain)

@@ -46,17 +46,24 @@ class StoredAnswer(Reply):
     parsed from ``raw``.
 
     Attributes:
-        request_hash: SHA-256 of the request, the key for reusing an answer.
+        request_hash: SHA-256 of the request.
+        question_hash: SHA-256 of the request without the rules' candidate, the key for reusing an
+            answer. None in lines of version 0.4 and earlier until their question is asked again.
         current: whether it answers a question of the current sample, prompt and settings. Other
             answers are kept, because they were paid for, and are reused if their question recurs.
     """
 
     record_id: str
     request_hash: str
+    question_hash: str | None = None
     provider: str
     current: bool
     status: str
     anchor: dict[str, list[str]] | None
+
+    @property
+    def key(self) -> str:
+        return self.question_hash or self.request_hash
 
 
 class Answer(NamedTuple):

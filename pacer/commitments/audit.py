@@ -31,7 +31,6 @@ def audit_texts(path: Path) -> list[Check]:
     notes.count_first("changed_findings", "targets", _changed(studies, about["cleaner"]))
     notes.count_first("only_in_context", "studies", _only_in_context(studies))
     notes.count_first("stated_nothing", "studies", _stating_nothing(studies))
-    notes.count_first("in_doubt", "targets", _in_doubt(studies))
     return [
         _shared_texts(studies),
         *(note(topic, counts, about["format"]) for topic, counts in notes.topics.items()),
@@ -112,9 +111,3 @@ def _stating_nothing(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
     ).iter_rows():
         if not any(extract_anchor(report).as_dict()[field] for field in ("positive", "negative")):
             yield from ((f"of {len(having)} studies with one target", study) for study in having)
-
-
-def _in_doubt(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
-    """Yield each finding that the rules may have misread in a target, and the study id."""
-    for study, report in studies.select("study_id", "report_raw").iter_rows():
-        yield from ((finding, study) for finding in extract_anchor(report).doubtful)

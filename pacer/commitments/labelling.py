@@ -1,8 +1,8 @@
 """Labelling of the sample by a language model, or from recorded answers.
 
-Answers are keyed by the hash of their request (model, prompt, report, rule-based candidate,
-settings). So an answer is reused as long as its request is unchanged, and after an interruption
-only the remaining requests are sent.
+Answers are keyed by the hash of their request (model, prompt, report, settings), without the
+rule-based candidate. So an answer is reused as long as its question is the same, and after an
+interruption only the remaining requests are sent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -29,7 +29,12 @@ from pacer.commitments.answers import (
     read_completion,
     validated_lines,
 )
-from pacer.commitments.questions import Question, build_questions, system_prompt
+from pacer.commitments.questions import (
+    Question,
+    build_questions,
+    earlier_keys,
+    system_prompt,
+)
 from pacer.config import Labelling
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import hash_bytes, numbered_jsonl, write_jsonl
@@ -79,7 +84,7 @@ def label_sample(
         questions = build_questions(sample, records, config, prompt, rules)
     # recorded answers are always read from their own file
     bought = [answer for answer in read_answers(path) if answer.provider == "openai"]
-    paid = {answer.request_hash: answer for answer in bought if is_answer(answer)}
+    paid = {answer.key: answer for answer in bought if is_answer(answer)}
     num_other = len(bought) - len(paid)
     if num_other:
         _log.warning(
@@ -91,14 +96,15 @@ def label_sample(
     if config.provider == "recorded":
         current = _recorded(questions, Path(str(config.recorded)), config)
     else:
-        missing = [question for question in questions if question.request_hash not in paid]
+        _find_earlier(questions, paid)
+        missing = [question for question in questions if question.question_hash not in paid]
         reused = len(questions) - len(missing)
         if missing:
             troubles = _ask_all(missing, reused, paid, config, path)
         current = [
-            paid[question.request_hash] for question in questions if question.request_hash in paid
+            paid[question.question_hash] for question in questions if question.question_hash in paid
         ]
-    used = {answer.request_hash for answer in current if answer.provider == "openai"}
+    used = {answer.key for answer in current if answer.provider == "openai"}
     older = [answer for key, answer in paid.items() if key not in used]
     _write(path, current, older)
     read = [read_answer(answer.raw, answer.record_id, answer.finish_reason) for answer in current]
@@ -115,6 +121,21 @@ def label_sample(
         "troubles": dict(sorted(troubles.items())),
         "older_answers": len(older),
     }
+
+
+def _find_earlier(questions: Iterable[Question], paid: dict[str, StoredAnswer]) -> None:
+    """Give answers of version 0.4 and earlier the key of the question that they answer."""
+    earlier = defaultdict[str, set[str]](set)
+    for key, answer in paid.items():
+        if answer.question_hash is None:
+            earlier[answer.record_id].add(key)
+    for question in questions:
+        keys = earlier[question.record_id]
+        if question.question_hash in paid or not keys:
+            continue
+        if found := next(filter(keys.__contains__, earlier_keys(question)), None):
+            update = {"question_hash": question.question_hash}
+            paid[question.question_hash] = paid.pop(found).model_copy(update=update)
 
 
 def _ask_all(
@@ -206,7 +227,7 @@ class _Requests:
             answer = _stored(question, outcome.reply, self.config)
             self.file.write(answer.model_dump_json() + "\n")
             self.file.flush()
-            self.paid[question.request_hash] = answer
+            self.paid[question.question_hash] = answer
             result = answer.status
             self.ticker.advance()
         if outcome.status == "failed":
@@ -245,6 +266,7 @@ def _stored(question: Question, reply: Reply, config: Labelling) -> StoredAnswer
         **reply.model_dump(),
         record_id=question.record_id,
         request_hash=question.request_hash,
+        question_hash=question.question_hash,
         provider=config.provider,
         current=True,
         status=answer.status,

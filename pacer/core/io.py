@@ -48,11 +48,14 @@ def hash_file(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def canonical_json(value: Any) -> str:
+    """Return the text of a JSON-serialisable value of which :func:`hash_json` is the hash."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
 def hash_json(value: Any) -> str:
     """Return the SHA-256 of a JSON-serialisable value, independent of key order."""
-    return hash_bytes(
-        json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-    )
+    return hash_bytes(canonical_json(value).encode())
 
 
 def opened(path: str | Path) -> BufferedReader | gzip.GzipFile:

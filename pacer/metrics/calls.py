@@ -204,8 +204,8 @@ def _about(references: Reports, options: Pairing) -> dict[str, Any]:
 
 def label_reports(reports: pl.DataFrame) -> pl.DataFrame:
     """Return the mentions of findings in the column ``text``: the report's ``id``, the polarity
-    (null: not stated), the place in characters, the words there, those of the cue that decided
-    (null: none), and whether the rules may have misread it (``doubtful``)."""
+    (null: not stated), the place in characters, the words there, and those of the cue that decided
+    (null: none)."""
     found = mentions(reports["text"]).rename({"state": "polarity"})
     ids = reports["id"].gather(found["row"])
     return found.drop("row").insert_column(0, ids)

@@ -38,13 +38,12 @@ VERDICTS = ("correct", "partly", "opposite", "missed", "invented")
 READ = pl.Schema(
     {"row": pl.UInt32(), "finding": pl.String(), "state": pl.String()}
     | dict.fromkeys(KINDS, WORDS)
-    | {"doubtful": pl.Boolean(), "places": PLACES}
+    | {"places": PLACES}
 )
 #: The rows of :func:`mentions`.
 MENTIONS = pl.Schema(
     {"row": pl.UInt32(), "finding": pl.String(), "state": pl.String()}
     | {"start": pl.Int32(), "end": pl.Int32(), "words": pl.String(), "cue": pl.String()}
-    | {"doubtful": pl.Boolean()}
 )
 #: The columns of ``findings.parquet``.
 FINDINGS_SCHEMA = pl.Schema(
@@ -55,7 +54,6 @@ FINDINGS_SCHEMA = pl.Schema(
     | {f"{side}_places": PLACES for side in ("reference", "report")}
     | {"committed_state": pl.String()}
     | {f"committed_{kind}": WORDS for kind in KINDS}
-    | {"doubtful": pl.Boolean()}
 )
 _KEY = ["row", "finding"]
 _REFERENCE, _REPORT = pl.col("reference_state"), pl.col("report_state")
@@ -72,7 +70,7 @@ CONTRADICTS = ((_COMMITTED == "positive") & (_REPORT == "negative")) | (
 def mentions(texts: Iterable[str | None]) -> pl.DataFrame:
     """Return the mentions of findings: the ``row`` of the text, the ``finding``, its ``state``
     (null: not stated), the place in characters, the words there, and those of the ``cue`` that
-    decided the state (null: none), and whether the rules may have misread it (``doubtful``)."""
+    decided the state (null: none)."""
     rows = [
         (
             row,
@@ -82,7 +80,6 @@ def mentions(texts: Iterable[str | None]) -> pl.DataFrame:
             m.end,
             text[m.start : m.end],
             m.cue and text[slice(*m.cue)],
-            m.doubtful,
         )
         for row, text in enumerate(texts)
         if text is not None
@@ -93,8 +90,8 @@ def mentions(texts: Iterable[str | None]) -> pl.DataFrame:
 
 def read_findings(texts: Iterable[str | None]) -> pl.DataFrame:
     """Return a row for each finding that a text states, in the vocabulary's order, as in
-    :data:`READ`: its state, the side, severity and course over all its mentions, whether the rules
-    may have misread it, and the places of its mentions. A text that is None has no rows."""
+    :data:`READ`: its state, the side, severity and course over all its mentions, and the places of
+    these. A text that is None has no rows."""
     texts = list(texts)
     stated = _stated(
         (row, extract_anchor(text), read_attributes(text))
@@ -121,13 +118,7 @@ def _stated(
     """Return a row for each finding of a text that has a state; each text with its index and the
     attributes of its findings."""
     rows = [
-        (
-            row,
-            finding,
-            state,
-            *_words(attributes.get(finding, Attributes())),
-            finding in anchor.doubtful,
-        )
+        (row, finding, state, *_words(attributes.get(finding, Attributes())))
         for row, anchor, attributes in texts
         for finding, state in _states(anchor)
     ]
@@ -225,14 +216,11 @@ def findings_of(cases: pl.DataFrame, reference: pl.DataFrame, report: pl.DataFra
     its text."""
     rows = compared(with_states_of(cases, reference), report)
     listed = listed_findings(anchors_of(cases, "anchor")).drop("places")
-    committed = listed.drop("doubtful").rename(
-        {name: f"committed_{name}" for name in ("state", *KINDS)}
-    )
+    committed = listed.rename({name: f"committed_{name}" for name in ("state", *KINDS)})
     ids = cases.select("record_id", "context").with_row_index("row")
     for further, on in ((committed, _KEY), (ids, ["row"])):
         rows = rows.join(further, on=on, how="left", maintain_order="left")
-    either = pl.any_horizontal(f"{side}_doubtful" for side in ("reference", "report"))
-    return rows.with_columns(doubtful=either.fill_null(False)).select("row", *FINDINGS_SCHEMA)
+    return rows.select("row", *FINDINGS_SCHEMA)
 
 
 def lists_by_row(rows: pl.DataFrame, chosen: pl.Expr, count: int) -> pl.Series:

@@ -85,7 +85,8 @@ class Result:
         for name, run in ((CASES, run_of_cases), (FINDINGS, run_of_findings)):
             if run != signature.run:
                 raise _unlike(inside, name)
-        return cls(scores, cases, signature, findings.lazy())
+        # version 0.4 also wrote whether the rules may have misread a finding
+        return cls(scores, cases, signature, findings.lazy().drop("doubtful", strict=False))
 
     def write(self, out: Path) -> None:
         """Write the files. A folder that has only these is replaced in one step; in any other, the

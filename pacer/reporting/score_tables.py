@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-import polars as pl
-
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import SPLITS
-from pacer.display.numbers import IN_BRACKETS, number, score_cell, share
+from pacer.display.numbers import IN_BRACKETS, number, score_cell
 from pacer.display.tables import Table, first_cell_changes
 from pacer.metrics.cases import MEAN, UNKNOWN, row_name
 from pacer.metrics.clinical import CONVENTIONS
@@ -253,29 +251,6 @@ def _clinical(signature: Signature) -> dict[str, Any]:
         "avg": clinical.get("average", "micro"),
         "labeller": f"{labeller}-{next(iter(clinical['labeller']['files'].values()), '')[:8]}",
     }
-
-
-def doubt_note(ledger: pl.LazyFrame) -> str | None:
-    """Return a note on the effect of doubtful findings: their share, and Positive F1 without them.
-    None if there are no doubtful findings."""
-    findings = ledger.select("reference_state", "report_state", "doubtful").collect()
-    count = int(findings["doubtful"].sum())
-    if not count:
-        return None
-    with_all, without = (
-        number(_positive_f1(rows)) for rows in (findings, findings.filter(~pl.col("doubtful")))
-    )
-    return (
-        f"in doubt: {share(count, len(findings))} findings, which the rules may have misread; "
-        f"Positive F1 without them is {without} instead of {with_all}"
-    )
-
-
-def _positive_f1(findings: pl.DataFrame) -> float | None:
-    affirmed = [findings[f"{side}_state"] == "positive" for side in ("reference", "report")]
-    right = len(findings.filter(affirmed[0] & affirmed[1]))
-    stated = sum(int(side.sum()) for side in affirmed)
-    return 2 * right / stated if stated else None
 
 
 def caution(signature: Signature) -> str | None:

@@ -5,13 +5,11 @@ Segments (``segments.py``) have mentions of names and cues (``table.py``), and `
 which cues reach which mention. A negative mention is provisional: the first positive or uncertain
 mention decides, even if it comes later. ``docs/commitments.md`` has results.
 
-The paper's own rule set, as far as that appendix describes it, is the choice ``anchors.rules:
-paper``; ``docs/readings.md`` lists what the paper leaves open.
+The paper's own rule set, as far as that appendix describes it, is in ``paper.py``;
+``docs/readings.md`` lists what the paper leaves open.
 """
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -25,7 +23,6 @@ from pacer.commitments.rules.segments import (
 )
 from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns
 from pacer.commitments.rules.verdicts import Segment, Statement, Verdicts
-from pacer.data.findings import FINDINGS
 
 
 class Mention(NamedTuple):
@@ -33,7 +30,6 @@ class Mention(NamedTuple):
 
     ``report[start:end]`` names the finding; ``polarity`` is None if the text does not state one.
     ``cue`` is the span of the words that decided the polarity; None for a plain mention.
-    ``doubtful``: something beside it could turn the polarity, and no rule has read that.
     """
 
     start: int
@@ -41,7 +37,6 @@ class Mention(NamedTuple):
     finding: str
     polarity: str | None
     cue: tuple[int, int] | None
-    doubtful: bool = False
 
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
@@ -66,41 +61,29 @@ def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
     """Return what :func:`extract_anchor` and :func:`find_mentions` return, from one reading."""
     mentions: list[Mention] = []
     verdicts = Verdicts()
-    doubted, certain = set[str](), set[tuple[str, str]]()
     former, last = (), ()
     for segment, places, readings in _segments(report):
         if segment.text == ADDENDUM:  # it replaces earlier statements about the same findings
             verdicts.begin_addendum()
-        for mention, polarity, cue, doubtful in readings:
+        for mention, polarity, cue in readings:
             findings, says = mention.row.findings, mention.row.says
             if findings not in ((), last):
                 former, last = last, findings
             named = former if says == "former" else last
-            if doubtful:
-                doubted.update(named)
             if says == "cleared" and not segment.speaks_of_the_past(mention.start):
                 continue
             start, end = _place(report, mention, places)
             decided = cue and _place(report, cue, places)
             for finding in named:
-                mentions.append(Mention(start, end, finding, polarity, decided, doubtful))
+                mentions.append(Mention(start, end, finding, polarity, decided))
             if polarity is None:
                 continue
-            if not doubtful and polarity != "negative":
-                certain.update((finding, polarity) for finding in named)
             refers = says in _REFERRING or (says == "denies" and not findings)
             statement = Statement(segment, mention, polarity, cue, refers)
             for finding in named:
                 verdicts.hear(finding, statement)
     mentions.sort(key=lambda mention: mention.start)  # asides come after the rest of a sentence
-    polarities = verdicts.polarities()
-    anchor = _anchor_of(frozenset(polarities.items()))
-    # a statement without doubt that affirms or hedges the finding decides
-    doubted = {one for one in doubted if (one, polarities.get(one, "")) not in certain}
-    if doubted:
-        in_order = tuple(finding for finding in FINDINGS if finding in doubted)
-        anchor = replace(anchor, doubtful=in_order)
-    return anchor, tuple(mentions)
+    return _anchor_of(frozenset(verdicts.polarities().items())), tuple(mentions)
 
 
 def _segments(
@@ -152,8 +135,8 @@ def segment_readings(segment: str) -> Sequence[Reading]:
     if isinstance(places, range):  # every character stands where it was written
         return tuple(readings)
     return tuple(
-        Reading(_moved(mention, places), polarity, cue and _moved(cue, places), doubtful)
-        for mention, polarity, cue, doubtful in readings
+        Reading(_moved(mention, places), polarity, cue and _moved(cue, places))
+        for mention, polarity, cue in readings
     )
 
 
@@ -168,56 +151,3 @@ def _anchor_of(verdict: frozenset[tuple[str, str]]) -> Anchor:
     return Anchor.of(
         *([finding for finding, state in states.items() if state == name] for name in POLARITIES)
     )
-
-
-#: Characters on either side of a name in which a negation counts: our choice, as the paper gives no
-#: size.
-WINDOW = 40
-
-_UNCERTAIN = re.compile(
-    r"\b(?:possible|probable|may represent|could represent|questionable|suspect)"
-)
-_NEGATIVE = re.compile(
-    r"\b(?:no|not|without|absent|negative for|no evidence of)\b(?! (?:interval |significant "
-    r")*change\b)"
-)
-_SEGMENT_END = re.compile(r"[.;](?!\d)")
-_DEVICES = r"\b(?:tubes?|catheters?|picc|central(?: venous)? lines?|devices?|pacemakers?)\b"
-
-
-#: The names of each finding are those of our table, since the paper has only the devices'.
-_PAPER_WORDS = {
-    finding: [row.words for row in NAMES if row.says == "names" and finding in row.findings]
-    for finding in FINDINGS
-} | {"support devices": [_DEVICES]}
-_PAPER_NAMES = {
-    finding: re.compile("|".join(rf"\b(?:{name})" for name in names))
-    for finding, names in _PAPER_WORDS.items()
-}
-
-
-def extract_paper_anchor(report: str) -> Anchor:
-    """Extract the findings as the paper's fallback does: a hedge anywhere in the sentence counts
-    before a negation nearby, and the first mention that is positive or uncertain ends the search
-    for its finding."""
-    fields: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
-    sentences = _SEGMENT_END.split(" ".join(report.lower().split()))
-    for finding, names in _PAPER_NAMES.items():
-        read = [
-            _paper_polarity(text, mention) for text in sentences for mention in names.finditer(text)
-        ]
-        if read:
-            fields[
-                next((polarity for polarity in read if polarity != "negative"), "negative")
-            ].append(finding)
-    return Anchor.of(**fields)
-
-
-def _paper_polarity(text: str, mention: re.Match[str]) -> str:
-    if _UNCERTAIN.search(text):
-        return "uncertain"
-    near = (
-        text[max(0, mention.start() - WINDOW) : mention.start()],
-        text[mention.end() : mention.end() + WINDOW],
-    )
-    return "negative" if any(map(_NEGATIVE.search, near)) else "positive"

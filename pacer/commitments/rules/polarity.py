@@ -17,7 +17,6 @@ from pacer.commitments.rules.denials import (
     ends_at_comma,
     ends_before,
 )
-from pacer.commitments.rules.doubt import features, is_doubtful
 from pacer.commitments.rules.passage import (
     CONJUNCTION,
     VERB,
@@ -30,13 +29,11 @@ from pacer.commitments.rules.table import GROUPS, Match
 
 
 class Reading(NamedTuple):
-    """A mention, its polarity (None: not stated), the cue that decided it, if any, and whether
-    something beside it could turn it (``doubt.py``)."""
+    """A mention, its polarity (None: not stated), and the cue that decided it, if any."""
 
     mention: Match
     polarity: str | None
     cue: Match | None
-    doubtful: bool = False
 
 
 #: Kinds of cues that decide a polarity, by precedence. Other kinds (exceptions, clauses, ...) only
@@ -53,20 +50,6 @@ def read_mentions(
     segment: str, mentions: list[Match], cues: list[Match], commas: list[int]
 ) -> list[Reading]:
     """Read each mention by the cues that reach it."""
-    readings = _readings(segment, mentions, cues, commas)
-    states = [reading.polarity or "unstated" for reading in readings]
-    deciding = [reading.cue for reading in readings]
-    idle = {cue.row.says for cue in cues if cue not in deciding}
-    found = features(segment, mentions, states, idle)
-    return [
-        reading._replace(doubtful=True) if is_doubtful(state, ones) else reading
-        for reading, state, ones in zip(readings, states, found, strict=True)
-    ]
-
-
-def _readings(
-    segment: str, mentions: list[Match], cues: list[Match], commas: list[int]
-) -> list[Reading]:
     if not any(cue.row.says in _DECIDING_KINDS for cue in cues):
         return [_decide(mention, []) for mention in mentions]
     readings = []

@@ -104,12 +104,11 @@ def test_people_gave_the_same_qualifiers(kind: str, case: dict[str, Any]) -> Non
     assert right > case["right"] * len(found)
 
 
-SHARED, CHANGED, CONTEXT, NOTHING, DOUBT = (
+SHARED, CHANGED, CONTEXT, NOTHING = (
     "Texts of over 20 words shared by several patients",
     "Targets in which the cleaner changes the findings that the rules read, by kind of mark",
     "Findings that the indication or history affirms and the target does not mention",
     "Targets that over 2% of the studies share and that neither affirm nor deny a finding",
-    "Findings of targets that the rules may have misread (doubtful)",
 )
 
 
@@ -190,9 +189,3 @@ def test_findings_of_the_context_and_shared_targets_that_state_none(tmp_path: Pa
     assert CONTEXT not in lines_of(
         tmp_path, report=["edema .", "edema ."], indication=["Edema.", None]
     )
-
-
-def test_findings_in_doubt_are_counted(tmp_path: Path) -> None:
-    doubtful = "Any effusion would have layered out by now."
-    lines = lines_of(tmp_path, report_raw=["Left effusion.", doubtful, doubtful])
-    assert lines[DOUBT] == "targets: 2 × pleural effusion (first: s1)"

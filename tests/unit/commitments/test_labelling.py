@@ -2,18 +2,25 @@
 
 import json
 import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
+from pacer.commitments.anchor import Anchor
 from pacer.commitments.labelling import MAX_IN_A_ROW
 from pacer.commitments.questions import system_prompt
+from pacer.commitments.rules import EXTRACTORS
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.sampling import SAMPLE_SCHEMA, STRATA, sample_records
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import hash_bytes
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import RECORD_SCHEMA
 from tests.support.endpoint import Reply, answer, completion, good
-from tests.support.labelling import build, cached
+from tests.support.labelling import build, cached, record
 
 pytestmark = pytest.mark.usefixtures("messages")
 
@@ -76,8 +83,8 @@ def test_a_rationale_is_never_printed(endpoint, label, capfd) -> None:
 def test_an_answer_is_used_as_long_as_the_question_is_the_same(
     endpoint, asking, label, sample, records, tmp_path
 ) -> None:
-    """Changes of prompt, report, candidate and settings ask again; old answers stay and come back
-    with their question; other parameters never ask."""
+    """Changes of prompt, report and settings ask again; old answers stay and come back with their
+    question; other parameters never ask."""
     label()
     first = (tmp_path / "llm_cache.jsonl").read_text()
     for change in ({"concurrency": 1}, {"timeout": 3.0}, {"attempts": 1}, {"unanswered": "rules"}):
@@ -104,6 +111,103 @@ def test_an_answer_is_used_as_long_as_the_question_is_the_same(
     before = sum(endpoint.seen.values())
     assert label()["reused"] == 6
     assert sum(endpoint.seen.values()) == before
+
+
+def test_an_answer_does_not_depend_on_what_the_rules_read(
+    endpoint, label, monkeypatch, tmp_path
+) -> None:
+    label()
+    first = (tmp_path / "llm_cache.jsonl").read_text()
+    monkeypatch.setitem(EXTRACTORS, "careful", lambda _: Anchor(FINDINGS))
+    for rules in ("careful", "paper"):
+        assert label(rules=rules)["reused"] == 6
+    assert sum(endpoint.seen.values()) == 6
+    assert (tmp_path / "llm_cache.jsonl").read_text() == first
+
+
+#: The reports of ``llm_cache_0_4.jsonl``: answers that version 0.4 has stored, of requests with the
+#: candidates of its careful rules and of its paper's rules.
+REPORTS_OF_0_4 = (
+    "The heart is mildly enlarged. Small left pleural effusion with adjacent atelectasis. No "
+    "pneumothorax.",
+    "ET tube 4 cm above the carina. Bibasilar opacities may represent pneumonia. No effusion or "
+    "pneumothorax. Heart size is normal.",
+    "Right upper lobe nodule, unchanged. No focal consolidation, effusion or edema. No acute "
+    "fracture.",
+    "Interval removal of the chest tube. Tiny apical pneumothorax. Pleural thickening. The "
+    "mediastinum is not widened.",
+)
+CHANGED = {
+    "as they are": lambda anchor: anchor,
+    "three further findings": lambda anchor: Anchor.of(
+        {*anchor.positive, *[one for one in FINDINGS if anchor.polarity(one) is None][:3]},
+        anchor.negative,
+        anchor.uncertain,
+    ),
+    "denials are hedges": lambda anchor: Anchor.of(
+        anchor.positive, anchor.negative[3:], {*anchor.uncertain, *anchor.negative[:3]}
+    ),
+    "nothing affirmed": lambda anchor: Anchor.of((), anchor.negative, anchor.uncertain),
+}
+
+
+@pytest.fixture
+def cache_of_0_4(label, tmp_path) -> Callable[..., dict[str, Any]]:
+    """The audit of a labelling of the records with answers of version 0.4."""
+    source = Path(__file__).with_name("llm_cache_0_4.jsonl")
+    (tmp_path / "llm_cache.jsonl").write_bytes(source.read_bytes())
+
+    def make(rules: str, report: str = "", **changes: Any) -> dict[str, Any]:
+        records = pl.DataFrame(
+            [
+                record("sn", f"{rules}{number}", "train", report or text)
+                for number, text in enumerate(REPORTS_OF_0_4)
+            ],
+            RECORD_SCHEMA,
+        )
+        sample = records.select("record_id", "context", strata=pl.lit(["negation", "common"]))
+        return label(sample, records, rules=rules, **changes)
+
+    return make
+
+
+@pytest.mark.parametrize("rules", ["careful", "paper"])
+@pytest.mark.parametrize("changed", CHANGED)
+def test_answers_of_0_4_are_found_if_the_rules_read_otherwise(
+    cache_of_0_4, endpoint, rules, changed, monkeypatch, tmp_path
+) -> None:
+    read = EXTRACTORS[rules]
+    monkeypatch.setitem(EXTRACTORS, rules, lambda text: CHANGED[changed](read(text)))
+    before = cached(tmp_path)
+    audit = cache_of_0_4(rules)
+    assert (audit["reused"], audit["older_answers"], endpoint.seen) == (4, 4, {})
+    lines = cached(tmp_path)
+    assert [line["request_hash"] for line in lines] == [line["request_hash"] for line in before]
+    assert [line["question_hash"] is not None for line in lines] == [
+        rules in line["record_id"] for line in lines
+    ]
+    # from now on they have their key
+    monkeypatch.setitem(EXTRACTORS, rules, lambda _: Anchor(FINDINGS))
+    assert cache_of_0_4(rules)["reused"] == 4 and cached(tmp_path) == lines
+
+
+def test_answers_of_0_4_to_another_question_are_not_used(cache_of_0_4, endpoint, tmp_path) -> None:
+    audit = cache_of_0_4("careful", report="No effusion.")
+    assert (audit["reused"], audit["older_answers"]) == (0, 8)
+    assert cache_of_0_4("paper", max_tokens=500)["reused"] == 0
+    assert sum(endpoint.seen.values()) == 8 and len(cached(tmp_path)) == 16
+    assert [cache_of_0_4(rules)["reused"] for rules in ("careful", "paper")] == [4, 4]
+
+
+def test_an_answer_that_0_4_bought_twice_is_kept(cache_of_0_4, endpoint, tmp_path) -> None:
+    """Its rules had changed in between: of both answers, one gets the key."""
+    twice = json.loads((tmp_path / "llm_cache.jsonl").read_text().splitlines()[0])
+    cache_of_0_4("careful")
+    again = twice | {"request_hash": twice["request_hash"][::-1]}
+    with (tmp_path / "llm_cache.jsonl").open("a") as file:
+        file.write(json.dumps(again) + "\n")
+    audit = cache_of_0_4("careful")
+    assert (audit["reused"], audit["older_answers"], endpoint.seen) == (4, 5, {})
 
 
 def test_other_providers_keep_paid_answers_and_use_none(

@@ -15,7 +15,7 @@ from pacer.metrics.ledger import FINDINGS_SCHEMA, VERDICTS, mentions
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import score_of
 from pacer.metrics.system import Scores
-from pacer.reporting.score_tables import doubt_note
+from pacer.reporting.findings import of_systems
 from tests.support.cases import listed_cases
 from tests.support.metrics import read_texts
 
@@ -45,22 +45,7 @@ def test_verdicts(
     _, findings = read_texts([reference], [report])
     row = findings.row(by_predicate=pl.col("finding") == finding, named=True)
     assert (row["verdict"], row["wrong"]) == (verdict, wrong)
-    assert row["doubtful"] is False and findings.schema == FINDINGS_SCHEMA
-
-
-def test_findings_in_doubt() -> None:
-    """A finding is in doubt if the rules may have misread it in either text."""
-    sure, unsure = "Left effusion. No edema.", "Any effusion would have layered out. No edema."
-    for texts in ([sure, unsure], [unsure, sure]):
-        _, findings = read_texts(texts[:1], texts[1:])
-        assert dict(findings.select("finding", "doubtful").rows()) == {
-            "edema": False,
-            "pleural effusion": True,
-        }
-        note = doubt_note(findings.lazy())
-        assert note is not None and "50.0% of 2 findings" in note
-    _, findings = read_texts([sure], [sure])
-    assert not findings["doubtful"].any() and doubt_note(findings.lazy()) is None
+    assert findings.schema == FINDINGS_SCHEMA
 
 
 def score(cases: pl.DataFrame, key: str) -> float | None:
@@ -165,6 +150,19 @@ def test_findings_are_written_and_read_with_their_run(tmp_path, quick_meteor) ->
     with pytest.raises(DataError, match=r"has no findings\.parquet; pass a folder written by"):
         Scores.read(tmp_path / "b")
     assert Scores.read(tmp_path / "b", whole=False).cases.equals(other.cases)
+
+
+def test_findings_of_version_0_4_are_read(tmp_path, quick_meteor) -> None:
+    """Its tables also had a column ``doubtful``; systems of both versions are compared."""
+    texts = {"a": "Left effusion.", "b": "No edema."}
+    made = pacer.score(texts, {"a": "right effusion .", "b": "edema ."}, out=tmp_path)
+    run = {"run": made.signature.run}
+    before = made.findings.with_columns(doubtful=pl.Series([True, False]))
+    before.write_parquet(tmp_path / "findings.parquet", metadata=run)
+    read = Scores.read(tmp_path)
+    assert read.findings.equals(made.findings) and read.findings.schema == FINDINGS_SCHEMA
+    both = of_systems({"before": read.findings, "now": made.findings})
+    assert both["system"].to_list() == ["before"] * 2 + ["now"] * 2
 
 
 def test_the_ceiling_is_what_cleaned_references_would_get(quick_meteor) -> None:
