@@ -20,7 +20,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from measuring import options_of, table
 
-from pacer.commitments.anchor import KINDS as ATTRIBUTES
+from pacer.core.anchor import KINDS as ATTRIBUTES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import read_json, write_json
 from pacer.data.exchange import exchange

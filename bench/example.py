@@ -24,14 +24,14 @@ from matplotlib.transforms import Bbox
 from measuring import options_of
 from PIL import Image
 
-from pacer.commitments.anchor import Anchor, Attributes
-from pacer.commitments.anchor import words as words_of
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import load_params
+from pacer.core.anchor import Anchor, Attributes
+from pacer.core.anchor import words as words_of
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.data.findings import FINDINGS
+from pacer.core.findings import FINDINGS
 from pacer.reporting.charts import LIGHT
 from pacer.reporting.results import (
     CaseImage,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import POLARITIES
+from pacer.core.anchor import POLARITIES
 from pacer.core.io import read_jsonl
 from pacer.data.schemas import of_split, read_records
 from pacer.features.store import FeatureStore

@@ -17,8 +17,8 @@ import polars as pl
 from openi import CONSTANT, NEAREST, RECORDS, RESULTS, read_lines
 
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.core.findings import FINDINGS
 from pacer.core.io import write_json
-from pacer.data.findings import FINDINGS
 from pacer.data.schemas import of_split, read_records
 from pacer.metrics.nlg import with_word_scores
 from pacer.metrics.score_kinds import ContextCases

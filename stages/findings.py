@@ -3,7 +3,7 @@ parent."""
 
 from pathlib import Path
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED
+from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED
 from pacer.data.schemas import read_records, read_table
 from pacer.reading.fit import fit_reader
 

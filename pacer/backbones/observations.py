@@ -1,6 +1,6 @@
 """CheXbert's labels: 14 observations, each in one of four classes."""
 
-from pacer.data.findings import FINDINGS
+from pacer.core.findings import FINDINGS
 
 #: The checkpoint's file: ``{"model_state_dict": {"module.bert...": ..., "module.linear_heads.i...":
 #: ...}}``.

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.commitments.anchor import KINDS, Attributes
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.core.anchor import KINDS, Attributes
 from pacer.core.contexts import availability
+from pacer.core.findings import FINDINGS
 from pacer.data.cleaning import raw_sentences
-from pacer.data.findings import FINDINGS
 from pacer.phantom.language import PhantomReport, contexts_of, report_of, write_report
 from pacer.phantom.wording import WORDING
 from pacer.phantom.world import make_world

@@ -22,8 +22,8 @@ from pacer.config import Decode, Features, validated
 from pacer.config.params import load_profile
 from pacer.core.contexts import SOURCES, Context
 from pacer.core.errors import CheckpointError, ConfigError, DataError
+from pacer.core.findings import FINDINGS
 from pacer.core.io import check_replaceable
-from pacer.data.findings import FINDINGS
 
 if TYPE_CHECKING:
     import polars as pl

@@ -373,7 +373,7 @@ def findings(
     terminal.check_exists(*places.values())
     import polars as pl
 
-    from pacer.commitments.anchor import FINDINGS, normalize_finding
+    from pacer.core.anchor import FINDINGS, normalize_finding
     from pacer.metrics.ledger import VERDICTS
     from pacer.metrics.result import Result
     from pacer.reporting import findings as tables

@@ -16,7 +16,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from pacer.commitments.anchor import Anchor
+    from pacer.core.anchor import Anchor
     from pacer.display.tables import Table
 
 

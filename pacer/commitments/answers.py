@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pacer.commitments.anchor import POLARITIES, Anchor, normalize_finding
+from pacer.core.anchor import POLARITIES, Anchor, normalize_finding
 from pacer.core.errors import DataError
 from pacer.core.io import read_journal
 from pacer.core.validation import explain

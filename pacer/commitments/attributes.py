@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from pacer.commitments.anchor import VALUES, Attributes
 from pacer.commitments.rules.extract import find_mentions
 from pacer.commitments.rules.table import Match, Patterns, Rule, expand, lines, pieces
+from pacer.core.anchor import VALUES, Attributes
 
 _VALUES = Attributes(*map(frozenset, VALUES.values()))
 

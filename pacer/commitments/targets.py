@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES, Anchor
 from pacer.commitments.answers import STATUSES, Answer, read_answer, read_answers
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules import EXTRACTORS
 from pacer.commitments.sampling import COLUMNS, refuse_held_out
+from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES, Anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import read_records, write_table
@@ -30,7 +30,7 @@ def build_anchors(
         records: ``records.parquet``; rules read ``report_raw``.
         cache: ``llm_cache.jsonl``. Records with unreadable answers get their anchors from the
             rules.
-        out: output table of :data:`~pacer.commitments.anchor.ANCHOR_SCHEMA`, in the order of the
+        out: output table of :data:`~pacer.core.anchor.ANCHOR_SCHEMA`, in the order of the
             records.
         rules: ``anchors.rules``, the rule set of the records without an answer.
         kinds: ``commit.attributes``. Attributes are read by rules whatever the origin of an anchor;

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
+from pacer.core.findings import FINDINGS
 from pacer.core.io import atomic_path
-from pacer.data.findings import FINDINGS
 
 #: Key in the Parquet metadata of ``records.parquet`` that describes how the file was made.
 ABOUT = "pacer"

@@ -20,7 +20,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pacer.commitments.anchor import (
+from pacer.commitments.attributes import read_attributes
+from pacer.commitments.rules import extract_anchor
+from pacer.config import Decode
+from pacer.core.anchor import (
     CLOSE_REPORT,
     OPEN_REPORT,
     Anchor,
@@ -28,11 +31,8 @@ from pacer.commitments.anchor import (
     contains_anchor,
     parse_anchor,
 )
-from pacer.commitments.attributes import read_attributes
-from pacer.commitments.rules import extract_anchor
-from pacer.config import Decode
+from pacer.core.findings import FINDINGS
 from pacer.data.cleaning import sentence_ends
-from pacer.data.findings import FINDINGS
 from pacer.decoding.beam import BeamSearch, search_with
 from pacer.decoding.hypotheses import Hypotheses, ListBias
 

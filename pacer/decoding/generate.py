@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
+from pacer.core.anchor import Anchor, render_anchor
 from pacer.core.errors import BackboneError, ConfigError, DataError
 from pacer.core.processes import prefetch
 from pacer.decoding.beam import BeamSearch, Generate, search_with, unknown_attention

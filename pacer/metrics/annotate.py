@@ -15,11 +15,11 @@ import polars as pl
 
 from pacer.config.decode import ScoreSettings
 from pacer.core.errors import DataError
+from pacer.core.findings import FINDINGS
 from pacer.core.machine import core_count
 from pacer.core.progress import Ticker
 from pacer.data.cleaning import CLEANERS
 from pacer.data.columns import read_columns
-from pacer.data.findings import FINDINGS
 from pacer.data.ids import format_ids
 from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.values import mapped

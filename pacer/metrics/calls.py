@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
-from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import validated
 from pacer.config.decode import ScoreSettings
+from pacer.core.anchor import Anchor
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import POLARITIES
+from pacer.core.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS
 
 #: Context name for reports whose inputs are unknown.

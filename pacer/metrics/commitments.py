@@ -20,8 +20,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS, KINDS, Anchor, Attributes
 from pacer.commitments.attributes import sentence_attributes
+from pacer.core.anchor import FINDINGS, KINDS, Anchor, Attributes
 from pacer.core.contexts import availability
 from pacer.metrics.clinical import label_counts, ratios
 from pacer.metrics.ledger import attribute_counts, compared, listed_findings, read_findings

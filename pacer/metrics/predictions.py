@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import polars as pl
 from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, ValidationError
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES, Anchor
+from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES, Anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
+from pacer.core.findings import FINDINGS
 from pacer.core.io import numbered_jsonl, read_json
 from pacer.core.validation import explain
-from pacer.data.findings import FINDINGS
 from pacer.data.ids import check_pairs, format_ids
 from pacer.data.schemas import of_split, read_about, read_records, read_table
 from pacer.metrics.cases import by_context

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from pacer.commitments.anchor import POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.core.anchor import POLARITIES
 from pacer.data.repetition import repetition
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import DERIVED

@@ -17,8 +17,8 @@ from pacer.backbones.observations import (
 from pacer.backbones.pointers import is_standin, provenance, resolve
 from pacer.commitments import rules
 from pacer.core.contexts import CONTEXTS
+from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_file, hash_json
-from pacer.data.findings import FINDINGS
 from pacer.metrics.annotate import ORIGINALS, Annotated, annotate
 from pacer.metrics.cases import MEAN, by_context, case_table, controls_of, is_empty, labels_of
 from pacer.metrics.clinical import (

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from pacer.core.contexts import Context, availability, contexts_within
+from pacer.core.findings import FINDINGS
 from pacer.data.cleaning import clean_report
-from pacer.data.findings import FINDINGS
 from pacer.phantom import wording
 from pacer.phantom.wording import WORDING, Option, Phrase, Style, by_style, fill, pick
 from pacer.phantom.world import FINDING_PRIORS, FindingState, PhantomStudy, make_world

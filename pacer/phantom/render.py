@@ -15,9 +15,9 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
+from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_json
 from pacer.core.progress import Ticker
-from pacer.data.findings import FINDINGS
 from pacer.phantom import frontal, lateral
 from pacer.phantom.anatomy import Exposure
 from pacer.phantom.canvas import Array, Canvas, bump, curve, pixel_centres, power, ramp, sine

@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from pacer.core.findings import FINDINGS
 from pacer.core.io import yaml_beside
-from pacer.data.findings import FINDINGS
 from pacer.phantom.anatomy import Anatomy, Exposure, draw_anatomy, draw_body, draw_exposure
 
 Side = Literal["left", "right", "bilateral", "central"]

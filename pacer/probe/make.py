@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from PIL import Image, ImageOps
 
-from pacer.commitments.anchor import FINDINGS, normalize_finding
+from pacer.core.anchor import FINDINGS, normalize_finding
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, hash_json, write_json

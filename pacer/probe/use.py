@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES
+from pacer.core.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.data.exchange import exchange

@@ -25,9 +25,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.core.anchor import POLARITIES, Anchor
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
+from pacer.core.findings import FINDINGS
 from pacer.core.io import (
     atomic_directory,
     atomic_path,
@@ -37,7 +38,6 @@ from pacer.core.io import (
 )
 from pacer.core.processes import prefetch
 from pacer.core.progress import Ticker
-from pacer.data.findings import FINDINGS
 from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model

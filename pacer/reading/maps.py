@@ -30,7 +30,7 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
 
-from pacer.commitments.anchor import (
+from pacer.core.anchor import (
     KINDS,
     MAX_PER_FIELD,
     POLARITIES,
@@ -41,8 +41,8 @@ from pacer.commitments.anchor import (
     words,
 )
 from pacer.core.errors import CheckpointError
+from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_bytes, read_json, write_json
-from pacer.data.findings import FINDINGS
 from pacer.model.checkpoint import WEIGHTS, checkpoint_hash, read_record, read_weights
 
 #: Possible numbers of rows, and of columns, of the grid.

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from pacer.commitments.anchor import Anchor, Attributes
-from pacer.data.findings import FINDINGS
+from pacer.core.anchor import Anchor, Attributes
+from pacer.core.findings import FINDINGS
 from pacer.reading.maps import CLASSES, class_of
 
 #: Folds of the cross-validation.

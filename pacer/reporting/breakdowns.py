@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS
+from pacer.core.anchor import FINDINGS
 from pacer.metrics.cases import contexts_of, is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, defined, label_rows
 from pacer.metrics.commitments import cells

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from pacer.commitments.anchor import Attributes, words
-from pacer.data.findings import FINDINGS
+from pacer.core.anchor import Attributes, words
+from pacer.core.findings import FINDINGS
 from pacer.display.numbers import number
 from pacer.display.tables import Table, first_cell_changes
 from pacer.metrics.ledger import VERDICTS

@@ -27,9 +27,9 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-from pacer.commitments.anchor import Anchor, Attributes, words
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import Mention, find_mentions
+from pacer.core.anchor import Anchor, Attributes, words
 from pacer.data.wording import find_wording
 from pacer.metrics.ledger import compared, listed_findings, read_findings
 

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 from safetensors.numpy import load_file
 
-from pacer.commitments.anchor import Anchor
 from pacer.config import Params
+from pacer.core.anchor import Anchor
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from PIL import Image
 
-from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
+from pacer.core.anchor import POLARITIES, Anchor
 from pacer.core.contexts import Context, availability, context_of
 from pacer.core.errors import DataError
 from pacer.data.cleaning import sentence_ends
@@ -140,7 +140,7 @@ class Case:
     sections: str | None = None
     #: Identifies the case in messages and results.
     name: str = "case"
-    #: Findings that the report is written for, as :func:`~pacer.commitments.anchor.read_list` takes
+    #: Findings that the report is written for, as :func:`~pacer.core.anchor.read_list` takes
     #: them. None: those that the model finds.
     commitment: str | None = None
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from PIL import Image
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor, Attributes, read_list, words
+from pacer.core.anchor import FINDINGS, POLARITIES, Anchor, Attributes, read_list, words
 from pacer.core.contexts import SOURCES, availability
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.reading.maps import CLASSES

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pacer.backbones.pointers import resolve
-from pacer.commitments.anchor import read_list
+from pacer.core.anchor import read_list
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError

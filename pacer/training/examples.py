@@ -15,7 +15,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
-from pacer.commitments.anchor import DESCRIBED, POLARITIES, Anchor, render_anchor
+from pacer.core.anchor import DESCRIBED, POLARITIES, Anchor, render_anchor
 from pacer.core.errors import DataError
 from pacer.data.schemas import read_records, readable
 from pacer.model.batch import FeatureSource, RecordRow, TrainingBatch, read_sources

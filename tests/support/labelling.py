@@ -8,11 +8,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED
 from pacer.commitments.labelling import label_sample
 from pacer.commitments.sampling import sample_records
 from pacer.commitments.targets import build_anchors
 from pacer.config import Labelling
+from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED
 from pacer.core.io import write_jsonl
 from pacer.data.schemas import RECORD_SCHEMA, read_table
 from tests.support.endpoint import Endpoint

@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from pacer.commitments.anchor import DESCRIBED, KINDS, POLARITIES
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.core.anchor import DESCRIBED, KINDS, POLARITIES
 
 REPORTS = (
     "the heart is normal .",

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
-from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.core.anchor import POLARITIES, Anchor
 from pacer.core.io import read_json
 from pacer.metrics import annotate
 from pacer.metrics.cases import contexts_of

@@ -13,11 +13,11 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from pacer.backbones.observations import OBSERVATIONS
-from pacer.commitments.anchor import POLARITIES
 from pacer.config import Params
+from pacer.core.anchor import POLARITIES
+from pacer.core.findings import FINDINGS
 from pacer.core.io import yaml_beside
 from pacer.data.build_corpus import build_corpus
-from pacer.data.findings import FINDINGS
 from pacer.data.schemas import read_records
 from pacer.data.source import point_to_files
 from pacer.metrics.ledger import findings_of, read_findings

@@ -1,6 +1,6 @@
 """Commitments in short notation."""
 
-from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.core.anchor import POLARITIES, Anchor
 
 
 def anchor_of(notation: str) -> Anchor:

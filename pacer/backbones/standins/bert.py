@@ -35,8 +35,8 @@ from pacer.backbones.observations import (
 from pacer.backbones.standins.data import LabelledText
 from pacer.backbones.standins.training import POSITIONS, ReportTask
 from pacer.config.backbones import TextStandin
+from pacer.core.findings import FINDINGS
 from pacer.data.cleaning import clean_report
-from pacer.data.findings import FINDINGS
 
 #: Initial standard deviation of weights: the original's 0.02 suits widths of 768.
 _STD = 0.08

@@ -14,7 +14,10 @@ import polars as pl
 from PIL import Image
 from tokenizers import Tokenizer
 
-from pacer.commitments.anchor import (
+from pacer.commitments.attributes import read_attributes
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.config.backbones import Backbones
+from pacer.core.anchor import (
     CLOSE_REPORT,
     FINDINGS,
     KINDS,
@@ -23,9 +26,6 @@ from pacer.commitments.anchor import (
     Anchor,
     render_anchor,
 )
-from pacer.commitments.attributes import read_attributes
-from pacer.commitments.rules.extract import extract_anchor
-from pacer.config.backbones import Backbones
 from pacer.core.errors import DataError
 from pacer.data.cleaning import clean_report, sentence_ends
 from pacer.data.radiographs import open_image

@@ -40,8 +40,8 @@ from pacer.backbones.standins.training import train
 from pacer.config.backbones import CARD, VisionStandin
 from pacer.core.devices import gains_from_bfloat16
 from pacer.core.errors import DataError
+from pacer.core.findings import FINDINGS
 from pacer.core.io import read_json
-from pacer.data.findings import FINDINGS
 from pacer.phantom.render import TrainingImages
 
 BLOCKS = 12

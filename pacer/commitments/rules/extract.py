@@ -14,7 +14,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.polarity import Reading, read_mentions
 from pacer.commitments.rules.segments import (
     ADDENDUM,
@@ -23,6 +22,7 @@ from pacer.commitments.rules.segments import (
 )
 from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns
 from pacer.commitments.rules.verdicts import Segment, Statement, Verdicts
+from pacer.core.anchor import POLARITIES, Anchor
 
 
 class Mention(NamedTuple):

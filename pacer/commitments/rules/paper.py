@@ -7,7 +7,7 @@ size of the window are ours (``docs/readings.md``), because the appendix names n
 
 import re
 
-from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.core.anchor import POLARITIES, Anchor
 
 #: Characters on either side of a name in which a negation counts.
 WINDOW = 40

@@ -15,9 +15,9 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
+from pacer.core.findings import FINDINGS
 from pacer.core.io import yaml_beside
 from pacer.data.account import Notes, Rows
-from pacer.data.findings import FINDINGS
 from pacer.data.hygiene import is_empty_cell
 from pacer.data.priors import YEAR_FIRST
 from pacer.data.readers.image_rows import (

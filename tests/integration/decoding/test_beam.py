@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import GPT2Config, MistralConfig
 
-from pacer.commitments.anchor import KINDS, read_list
+from pacer.core.anchor import KINDS, read_list
 from pacer.core.errors import BackboneError
 from pacer.decoding import beam, candidates
 from pacer.decoding.beam import BeamSearch, Generate, unknown_attention

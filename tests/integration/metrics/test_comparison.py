@@ -11,7 +11,7 @@ from pycocoevalcap.rouge.rouge import Rouge
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from pacer.backbones.observations import OBSERVATIONS
-from pacer.commitments.anchor import FINDINGS, POLARITIES
+from pacer.core.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.nlg import meteor, meteor_statistics, with_word_scores
 from pacer.metrics.statistics.comparison import (

@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from pacer.backbones.chexbert import CheXbert, label_references
-from pacer.commitments.anchor import ANCHOR_SCHEMA
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.decode import ScoreSettings
+from pacer.core.anchor import ANCHOR_SCHEMA
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_jsonl, write_json, write_jsonl, yaml_beside
 from pacer.data.cleaning import CLEANERS

@@ -11,9 +11,9 @@ from io import StringIO
 import numpy as np
 import pytest
 
+from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_file
 from pacer.data.cleaning import clean_report
-from pacer.data.findings import FINDINGS
 from pacer.phantom.generate import generate_phantom
 from pacer.phantom.language import sample_texts
 from pacer.phantom.render import VIEWS, render

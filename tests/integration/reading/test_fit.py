@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, Anchor
+from pacer.core.anchor import ANCHOR_SCHEMA, Anchor
 from pacer.core.stops import Stopped
 from pacer.features.store import IMAGES, PRIORS
 from pacer.reading import fit

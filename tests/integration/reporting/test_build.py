@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.commitments.anchor import POLARITIES
+from pacer.core.anchor import POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, write_json
 from pacer.reporting.pages import show_studies

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pacer.commitments.anchor import Anchor, read_list
+from pacer.core.anchor import Anchor, read_list
 from pacer.core.errors import ConfigError
 from pacer.reading.maps import AttributeChances
 from pacer.serving import page as view

@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from pacer.commitments.anchor import KINDS, Anchor, parse_anchor, render_anchor
 from pacer.config import Corpus
+from pacer.core.anchor import KINDS, Anchor, parse_anchor, render_anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_jsonl

@@ -23,11 +23,11 @@ from pacer.backbones.standins.bert import (
 from pacer.backbones.standins.data import LabelledText
 from pacer.backbones.standins.training import ReportTask, peak_schedule
 from pacer.backbones.standins.vision import MEAN, STD, ResidualNetwork, make_vision_standin
-from pacer.commitments.anchor import Anchor
 from pacer.config import Backbone
 from pacer.config.backbones import TextStandin, VisionStandin
+from pacer.core.anchor import Anchor
+from pacer.core.findings import FINDINGS
 from pacer.data.cleaning import clean_report
-from pacer.data.findings import FINDINGS
 from pacer.phantom.render import TrainingImages, training_images
 from tests.integration.backbones import test_make_backbones
 from tests.integration.backbones.test_make_backbones import make

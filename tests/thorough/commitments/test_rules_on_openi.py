@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from pacer.backbones.observations import OBSERVATION_OF
-from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.rules.paper import extract_paper_anchor
+from pacer.core.anchor import POLARITIES, Anchor
 from pacer.data.cleaning import clean_report
 from tests.support.real import real
 

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from pacer.commitments.anchor import POLARITIES, Anchor
-from pacer.data.findings import FINDINGS
+from pacer.core.anchor import POLARITIES, Anchor
+from pacer.core.findings import FINDINGS
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
 from tests.integration.serving.test_page import Site, serving, site

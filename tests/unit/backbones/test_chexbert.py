@@ -14,7 +14,7 @@ from pacer.backbones.observations import (
     UNCERTAIN,
 )
 from pacer.core.errors import BackboneError
-from pacer.data.findings import FINDINGS
+from pacer.core.findings import FINDINGS
 from tests.support.metrics import checkpoint_state, small_config
 
 

@@ -23,7 +23,7 @@ from pacer.certify.cards import (
     of_synthetic,
     reworded_texts,
 )
-from pacer.commitments.anchor import Attributes
+from pacer.core.anchor import Attributes
 from pacer.core.io import hash_bytes
 from pacer.data.repetition import repetition
 from pacer.data.wording import compares_with_prior

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pacer
-from pacer.data.findings import FINDINGS
+from pacer.core.findings import FINDINGS
 from pacer.phantom.language import contexts_of, report_of
 from pacer.phantom.world import make_world
 from tests.support import documented_scores

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, DESCRIBED, FINDINGS, POLARITIES, Anchor
 from pacer.commitments.answers import (
     STATUSES,
     Reply,
@@ -22,6 +21,7 @@ from pacer.commitments.answers import (
 from pacer.commitments.questions import system_prompt
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.targets import build_anchors
+from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED, FINDINGS, POLARITIES, Anchor
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import yaml_beside
 from tests.support.cases import listed_cases

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.config.backbones import CARD
+from pacer.core.anchor import Anchor, render_anchor
 from pacer.core.errors import DataError
-from pacer.data.findings import FINDINGS
+from pacer.core.findings import FINDINGS
 from pacer.decoding.beam import BeamSearch, Generate
 from pacer.decoding.candidates import extract_report
 from pacer.decoding.generate import Generator

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pacer
-from pacer.commitments.anchor import KINDS, Anchor
 from pacer.commitments.attributes import sentence_attributes
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
+from pacer.core.anchor import KINDS, Anchor
 from pacer.core.errors import DataError
 from pacer.data.cleaning import CLEANERS
 from pacer.metrics.ledger import FINDINGS_SCHEMA, VERDICTS, mentions

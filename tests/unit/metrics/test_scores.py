@@ -14,7 +14,7 @@ from pycocoevalcap.rouge.rouge import Rouge
 from sklearn.metrics import brier_score_loss, precision_recall_fscore_support, roc_auc_score
 
 from pacer.backbones.observations import OBSERVATIONS
-from pacer.data.findings import FINDINGS
+from pacer.core.findings import FINDINGS
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, case_efficacy, label_rows
 from pacer.metrics.commitments import probability_scores
 from pacer.metrics.nlg import single_line, with_word_scores

@@ -10,8 +10,8 @@ import pytest
 from pacer import score
 from pacer.backbones.observations import OBSERVATION_OF, OBSERVATIONS
 from pacer.core.errors import DataError
+from pacer.core.findings import FINDINGS
 from pacer.core.io import write_jsonl
-from pacer.data.findings import FINDINGS
 from pacer.data.schemas import RECORD_SCHEMA, TRUTH_SCHEMA
 from pacer.metrics.annotate import with_truth
 from pacer.metrics.commitments import AFFIRMED_IN

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import availability
+from pacer.core.findings import FINDINGS
 from pacer.data.cleaning import clean_report
-from pacer.data.findings import FINDINGS
 from pacer.phantom import language
 from pacer.phantom.canvas import Canvas
 from pacer.phantom.language import (

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_bytes, hash_file, read_json, read_jsonl
 from pacer.data.cleaning import clean_report
-from pacer.data.findings import FINDINGS
 from pacer.data.schemas import EMPHASIS_POSITIONS, TRUTH_SCHEMA
 from pacer.data.source import read_source
 from pacer.phantom.generate import emphasis_scores, generate_phantom

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.data.findings import FINDINGS
+from pacer.core.findings import FINDINGS
 from pacer.metrics.statistics.halves import Difference
 from pacer.phantom.language import report_of, write_report
 from pacer.phantom.world import make_world

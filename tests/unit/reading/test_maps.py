@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from pacer.commitments.anchor import KINDS, Anchor, Attributes, read_list
+from pacer.core.anchor import KINDS, Anchor, Attributes, read_list
 from pacer.core.errors import CheckpointError
-from pacer.data.findings import FINDINGS
+from pacer.core.findings import FINDINGS
 from pacer.decoding.candidates import drop_uncommitted_sentences
 from pacer.reading import fit, regression
 from pacer.reading.fit import PENALTIES

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import torch
 
-from pacer.commitments.anchor import POLARITIES
+from pacer.core.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA

@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from pacer.commitments.anchor import render_anchor
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.core.anchor import render_anchor
 from pacer.core.io import yaml_beside
 from pacer.model.assemble import from_modules
 from pacer.model.pacer import Pacer

@@ -16,7 +16,7 @@ from pacer.backbones.tokenizer import (
     continuation_ids,
     read_tokenizer,
 )
-from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT
+from pacer.core.anchor import CLOSE_REPORT, OPEN_REPORT
 from pacer.decoding.candidates import extract_report
 from pacer.model.assemble import load_tokenizer
 from pacer.model.prompt import build_prompt

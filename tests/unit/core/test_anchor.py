@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.commitments.anchor import (
+from pacer.core.anchor import (
     FINDINGS,
     KINDS,
     MAX_PER_FIELD,
@@ -24,7 +24,7 @@ from pacer.commitments.anchor import (
 from pacer.core.errors import DataError
 from pacer.core.io import yaml_beside
 
-CASES: dict[str, Any] = yaml_beside(__file__, "render.yaml")
+CASES: dict[str, Any] = yaml_beside(__file__, "anchor.yaml")
 _FIELDS = st.lists(
     st.sampled_from(("positive", "negative", "uncertain", None)), min_size=13, max_size=13
 )

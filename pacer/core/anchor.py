@@ -21,7 +21,7 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.data.findings import FINDINGS
+from pacer.core.findings import FINDINGS
 
 
 class Attributes(NamedTuple):
