@@ -1,0 +1,127 @@
+"""What a report says of findings: states, mentions and attributes, from one reading."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from pacer.commitments.anchor import POLARITIES, Anchor, Attributes
+from pacer.data.findings import FINDINGS
+from pacer.text.rules.attributes import attributes_of_sentences, united
+from pacer.text.rules.layout import parts
+from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, Lexicon
+from pacer.text.rules.sentence import UNKNOWN, answer, read_sentence
+
+
+class Mention(NamedTuple):
+    """One mention of a finding in a report, for explanations.
+
+    ``report[start:end]`` names the finding; ``polarity`` is None if the text does not state one.
+    ``cue`` is the span of the words that decided the polarity; None for a plain mention.
+    """
+
+    start: int
+    end: int
+    finding: str
+    polarity: str | None
+    cue: tuple[int, int] | None
+
+
+class _Reading(NamedTuple):
+    states: Mapping[str, str]
+    mentions: tuple[Mention, ...]
+    #: The words of each sentence, and of each mention its words and its finding, empty if the
+    #: finding is not there.
+    sentences: Sequence[tuple[tuple[str, ...], tuple[tuple[int, int, str], ...]]]
+
+
+def extract_anchor(report: str) -> Anchor:
+    """Return the findings that a report affirms, denies or leaves uncertain; findings that it does
+    not mention are in no field."""
+    return _anchor(frozenset(_read(report).states.items()))
+
+
+def find_mentions(report: str) -> tuple[Mention, ...]:
+    """Return every mention of a finding, in order. :func:`extract_anchor` weighs those that
+    contradict each other: the first one that is no denial decides."""
+    return _read(report).mentions
+
+
+def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
+    """Return what :func:`extract_anchor` and :func:`find_mentions` return."""
+    return extract_anchor(report), find_mentions(report)
+
+
+def read_attributes(report: str) -> dict[str, Attributes]:
+    """Return the attributes of each finding that a report affirms or leaves uncertain, over all of
+    its mentions."""
+    return {
+        finding: united(stated) for finding, stated in sentence_attributes(report).items()
+    }
+
+
+@lru_cache(maxsize=1 << 13)
+def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
+    """Return the attributes of each finding as :func:`read_attributes`, but separately for each
+    sentence that describes it."""
+    return attributes_of_sentences(_read(report).sentences)
+
+
+def read_more(report: str, lexicon: Lexicon) -> dict[str, str]:
+    """Return the states of the further findings of a lexicon (``more_findings``) in a report."""
+    further = {finding for row in lexicon.names for finding in row.findings} - set(FINDINGS)
+    return {name: state for name, state in _read(report, lexicon).states.items() if name in further}
+
+
+@lru_cache(maxsize=1 << 13)  # several scores read each report of a slice
+def _read(report: str, lexicon: Lexicon = OWN) -> _Reading:
+    mentions: list[Mention] = []
+    sentences = []
+    ended, addendum = -1, 0  # the heading whose list has ended; the first mention of an addendum
+    asked = range(0)  # the mentions of a question before its answer
+    for part in parts(report):
+        if part.text.startswith("addendum"):
+            addendum = len(mentions)
+        inherited = POSITIVE if part.heading == ended else part.state
+        sentence = read_sentence(part.text, inherited, lexicon)
+        if sentence.differs:
+            ended = part.heading
+        reply = answer(part.text, lexicon) if asked else None
+        for place in asked if reply else ():
+            state = None if reply == UNKNOWN else reply
+            mentions[place] = mentions[place]._replace(polarity=state)
+        first = len(mentions)
+        mentions += (
+            Mention(
+                part.start + one.start,
+                part.start + one.end,
+                one.finding,
+                one.state,
+                one.cue and (part.start + one.cue[0], part.start + one.cue[1]),
+            )
+            for one in sentence.stated
+        )
+        asked = range(first, len(mentions)) if part.is_question else range(0)
+        there = tuple(
+            (*one.words, "" if one.state in (None, NEGATIVE) else one.finding)
+            for one in sentence.stated
+        )
+        sentences.append((sentence.words, there))
+    states = _states(mentions[:addendum]) | _states(mentions[addendum:])
+    return _Reading(states, tuple(mentions), sentences)
+
+
+def _states(mentions: Sequence[Mention]) -> dict[str, str]:
+    """Return the state of each finding: of its first mention that is no denial, if there is one."""
+    states: dict[str, str] = {}
+    for mention in mentions:
+        if mention.polarity and states.get(mention.finding, NEGATIVE) == NEGATIVE:
+            states[mention.finding] = mention.polarity
+    return states
+
+
+@lru_cache(maxsize=1 << 14)
+def _anchor(states: frozenset[tuple[str, str]]) -> Anchor:
+    return Anchor.of(
+        *([finding for finding, state in states if state == name] for name in POLARITIES)
+    )

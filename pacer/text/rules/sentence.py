@@ -1,0 +1,182 @@
+"""What one sentence says of findings."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from pacer.text.rules.items import Item, Mention, items_of
+from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, Lexicon
+from pacer.text.rules.scope import add_cues, decided
+
+#: Signs that are values by themselves, and boxes, ticked or not.
+_SIGNS = ("✓", "✗")
+_ALONE = {"✓": POSITIVE, "✗": NEGATIVE, "☒": POSITIVE, "☐": NEGATIVE}
+#: Marks between a name and its value, and behind a value.
+_VALUED = frozenset((*":=|(–", *_ALONE))
+_BEHIND = frozenset((*",)|(–/", *_ALONE))
+#: A value that says "not stated".
+UNKNOWN = "unknown"
+
+
+class Stated(NamedTuple):
+    """A finding that a sentence mentions."""
+
+    finding: str
+    #: positive, negative, uncertain; None if the sentence states nothing about it.
+    state: str | None
+    #: The characters of its name, and of the words that decide the state.
+    start: int
+    end: int
+    cue: tuple[int, int] | None
+    #: The first word of its name, and the one behind it.
+    words: tuple[int, int]
+
+
+class Sentence(NamedTuple):
+    """What a sentence says, and its words."""
+
+    stated: tuple[Stated, ...]
+    words: tuple[str, ...]
+    #: Whether a heading's state ends here, because a finding has a state of its own.
+    differs: bool
+
+
+@lru_cache(maxsize=1 << 14)  # most sentences of a corpus recur
+def read_sentence(text: str, inherited: str = POSITIVE, lexicon: Lexicon = OWN) -> Sentence:
+    """Return what a sentence in lower case says. ``inherited``: the state, by the heading above it,
+    of findings about which the sentence itself says nothing."""
+    words, places = lexicon.tokens(text)
+    items = items_of(words, lexicon.phrases)
+    mentions = [mention for item in items for mention in item.mentions]
+    if mentions:
+        if not _VALUED.isdisjoint(words):
+            _add_values(items, words, [text[slice(*place)] for place in places], lexicon)
+        add_cues(items)
+    stated, differs = [], False
+    has_verb = inherited != POSITIVE and any(item.kind == "verb" for item in items)
+    for mention in mentions:
+        state, cue = _state(mention)
+        if has_verb or cue or mention.cues or mention.base == NEGATIVE:
+            differs = differs or state != inherited
+        elif state == POSITIVE:
+            state = inherited
+        span = cue and (places[cue.start][0], places[cue.end - 1][1])
+        start, end = places[mention.start][0], places[mention.end - 1][1]
+        stated += [
+            Stated(finding, state, start, end, span, (mention.start, mention.end))
+            for finding in mention.findings
+        ]
+    stated.sort(key=lambda one: one.start)
+    return Sentence(tuple(stated), tuple(words), differs)
+
+
+def _state(mention: Mention) -> tuple[str | None, Item | None]:
+    if not mention.value:
+        return decided(mention)
+    state = mention.value.detail
+    if state == POSITIVE:
+        return mention.base, mention.value
+    if state == NEGATIVE and mention.base == NEGATIVE:
+        return None, mention.value
+    return None if state == UNKNOWN else state, mention.value
+
+
+def value_at(
+    words: Sequence[str], place: int, written: Sequence[str], lexicon: Lexicon
+) -> Item | None:
+    """Return the value that stands between a place and the next mark ("no", "0.02", "not
+    present")."""
+    end, detail = lexicon.values.longest(words, place)
+    if not detail and words[place : place + 1] == ["#"]:
+        end, detail = place + 1, _of_number(written[place])
+    if not detail or (end < len(words) and words[end] not in _BEHIND):
+        return None
+    return Item(place, end, "value", detail=detail)
+
+
+def answer(text: str, lexicon: Lexicon = OWN) -> str | None:
+    """Return the value with which a sentence answers a question before it ("no", "answer: yes,
+    small"); None if it is no answer."""
+    words, places = lexicon.tokens(text)
+    place = 2 if words[1:2] == [":"] and words[0] in lexicon.keys else 0
+    value = value_at(words, place, [text[slice(*span)] for span in places], lexicon)
+    return value.detail if value else None
+
+
+def _of_number(written: str) -> str:
+    """Return the value that a number stands for; none if it is no probability. A low one states
+    nothing."""
+    number = float(written.rstrip("%").replace(",", ".").replace(":", "."))
+    number /= 100 if written.endswith("%") else 1
+    if number in (0, 1):
+        return POSITIVE if number else NEGATIVE
+    return "" if number > 1 else POSITIVE if number >= 0.5 else UNKNOWN
+
+
+def _add_values(
+    items: list[Item], words: Sequence[str], written: Sequence[str], lexicon: Lexicon
+) -> None:
+    """Give mentions the values beside them: "effusion: no", "effusion (absent)", "✗ effusion",
+    "effusion | 0.98", "effusion: ☐ yes ☒ no". A name before a colon is a label if the text behind
+    it names the finding again."""
+    leads = next((word in _ALONE for word in words if word != "|"), False)
+    free = 0  # the first word that belongs to no value yet
+    for place, word in enumerate(words):
+        if place < free or word not in _VALUED:
+            continue
+        value = None if word in _SIGNS else value_at(words, place + 1, written, lexicon)
+        if word == "☐" and value:
+            free, value = value.end, None
+            continue
+        if word in _ALONE and not value:
+            value = Item(place, place + 1, "value", detail=_ALONE[word])
+        if not value:
+            continue
+        named = _named_behind(items, place) if leads else _named_before(items, words, free, place, lexicon)
+        if not named and words[place - 1] in lexicon.keys:
+            named = _named_behind(items, value.end)[:1]
+        for mention in named:
+            mention.value = value
+        if named:
+            free = value.end
+            for item in items:
+                if item.start < value.end and item.end > place and not item.mentions:
+                    item.kind = "end"
+    for item, colon in pairwise(items):
+        later = {name for other in items if other.start > colon.start for name in other.named()}
+        if words[colon.start] == ":" and later.intersection(item.named()):
+            for mention in item.mentions:
+                mention.value = mention.value or Item(colon.start, colon.end, "value", detail=UNKNOWN)
+
+
+def _named_behind(items: list[Item], place: int) -> list[Mention]:
+    """Return the mentions behind a sign, up to the next one."""
+    named: list[Mention] = []
+    for item in items:
+        if item.start > place and item.kind == "sign":
+            break
+        named += item.mentions if item.start >= place else []
+    return named
+
+
+def _named_before(
+    items: list[Item], words: Sequence[str], free: int, place: int, lexicon: Lexicon
+) -> list[Mention]:
+    """Return the mentions before a value: the nearest one and those that "and", "or" or a stroke
+    join with it."""
+    named: list[Mention] = []
+    joined = True
+    for item in reversed(items):
+        if item.start < free or item.end > place:
+            continue
+        if item.mentions and joined:
+            named += item.mentions
+            joined = False
+        elif named and item.kind in ("and", "or", "/"):
+            joined = True
+        elif item.kind == "," and (named or not words[place - 1] in lexicon.keys):
+            break
+        elif named and item.kind in ("verb", "end", "no"):
+            break
+    return named
