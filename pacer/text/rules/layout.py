@@ -76,7 +76,7 @@ def _with_breaks(text: str) -> str:
     for row, after in zip(rows, rows[1:]):
         word = after.split(maxsplit=1)[0] if row.strip() and after.strip() else ""
         room = width < _WIDTH or len(row.rstrip()) + 1 + len(word) < width - 3
-        ends = word and room and (not word[0].islower() or ":" in after)
+        ends = word and room and (not word[0].islower() or _LABEL.match(after))
         marked += (_BREAK if ends else "\n") + after
     return marked
 
@@ -88,7 +88,8 @@ _END = re.compile(
 )
 #: What stands before the words of a sentence: blanks, bullets, numbers, marks of headings.
 _LEAD = re.compile(r"(?:[\s*>#•'+-]|\(?\d{1,2}[.)](?=\s))*")
-_ITEM, _BLANK = re.compile(r"[-*•+✓✗☐☒|]|\d[.)]"), re.compile(r"[\n\f]\s*[\n\f]")
+_ITEM = re.compile(r"[\n\f]\s*(?:[-*•+#|✓✗☐☒]|\(?\d{1,2}[.)])")
+_BLANK, _LABEL = re.compile(r"[\n\f]\s*[\n\f]"), re.compile(r"\s*[\w /-]{2,40}:")
 #: The longest heading, in characters.
 _HEADING = 60
 
@@ -210,4 +211,4 @@ def _heading_of(text: str, piece: _Piece, after: _Piece | None) -> tuple[str, st
 
 
 def _opens_item(piece: _Piece) -> bool:
-    return "\n" in piece.gap and _ITEM.search(piece.gap) is not None
+    return _ITEM.search(piece.gap) is not None

@@ -114,7 +114,7 @@ def _backwards(items: list[Item], index: int) -> Iterator[Mention]:
         elif kind == ",":
             comma = True
         elif kind in ("and", "or", "/", "cause"):
-            joined, listed = kind, listed or seen > 0
+            joined, listed = kind, listed or seen > 0 or kind == "and"
         elif kind == "verb" and seen:
             return
         elif kind in limits and item.after and (seen or comma):
