@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pacer.commitments.anchor import VALUES, Attributes
 from pacer.text.rules.lexicon import OWN
+from pacer.text.rules.sentence import Sentence
 
 _VALUES = Attributes(*map(frozenset, VALUES.values()))
 #: The words describe something that is no finding.
@@ -22,8 +23,7 @@ _VERBS = frozenset("is are was were has have had remain remains appear appears s
 _PLACES = frozenset("on at in within over along throughout involving".split())
 _PRONOUNS = frozenset(("it", "they", "this", "these", "both"))
 
-#: The first word of the name of a finding, the word behind it, and the finding; the empty name
-#: stands for one that is denied.
+#: An entry of ``Sentence.named``.
 Named = tuple[int, int, str]
 
 
@@ -45,20 +45,19 @@ class _Word(NamedTuple):
     states: frozenset[str]
 
 
-def attributes_of_sentences(
-    sentences: Iterable[tuple[tuple[str, ...], tuple[Named, ...]]],
-) -> dict[str, list[Attributes]]:
+def attributes_of_sentences(sentences: Iterable[Sentence]) -> dict[str, list[Attributes]]:
     """Return the attributes of each finding that the sentences of a report affirm or leave
     uncertain, from each sentence that describes it."""
     found: dict[str, list[Attributes]] = {}
     before: list[str] = []
-    for words, named in sentences:
-        if before and not (words[:1] and words[0] in _PRONOUNS and words[1:2] and words[1] in _VERBS):
+    for sentence in sentences:
+        words = sentence.words
+        if before and not (words[:1] and words[0] in _PRONOUNS and _VERBS.issuperset(words[1:2])):
             before = []
-        if not any(before) and not any(finding for *_, finding in named):
+        if not (sentence.affirms or any(before)):
             continue
         stated: dict[str, Attributes] = {}
-        for findings, attributes in _described(words, named):
+        for findings, attributes in _described(words, sentence.named):
             before = findings or before
             for finding in filter(None, before):
                 known = stated.get(finding, attributes)

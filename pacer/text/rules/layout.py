@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pacer.text.rules.items import items_of
 from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, UNCERTAIN
+from pacer.text.rules.tables import words_of
 
 #: Characters with a plain form of their own.
 _LETTERS = dict.fromkeys("“”„\"`", " ") | dict.fromkeys("’‘ʼ´", "'") | {"…": ".", "⌀": "ø", "∅": "ø"}
@@ -81,10 +82,12 @@ def _with_breaks(text: str) -> str:
     return marked
 
 
+#: The end of a sentence or item: one of these characters, and what must stand around it.
 _END = re.compile(
-    r"(?<!\bvs)(?<!\bDr)[.!]+(?=\s|$|[A-Z])|(?<=\S)\?+(?=\s|$|[A-Z])|[;\f{}\[\]•]|\n\s*\n"
-    r"|\n\s*(?=\(?\d{1,2}[.)]\s|[-*#|✓✗☐☒]|[A-Z][A-Za-z /&()]{1,40}:)"
-    r"|(?:^|(?<=\s))\d{1,2}[.)](?=\s+[A-Z])"
+    r"[.!?;\n\f{}\[\]•\d](?:(?<=[.!])(?<!\bvs.)(?<!\bDr.)[.!]*(?=\s|$|[A-Z])"
+    r"|(?<=\S\?)\?*(?=\s|$|[A-Z])|(?<=[;\f{}\[\]•])|(?<=\n)\s*\n"
+    r"|(?<=\n)\s*(?=\(?\d{1,2}[.)]\s|[-*#|✓✗☐☒]|[A-Z][A-Za-z /&()]{1,40}:)"
+    r"|(?<![^\s\d].)(?<=\d)\d?[.)](?=\s+[A-Z]))"
 )
 #: What stands before the words of a sentence: blanks, bullets, numbers, marks of headings.
 _LEAD = re.compile(r"(?:[\s*>#•'+-]|\(?\d{1,2}[.)](?=\s))*")
@@ -133,7 +136,7 @@ def _pieces(text: str) -> list[_Piece]:
 def _heading(label: str, is_alone: bool) -> tuple[str, str] | None:
     """Return the kind and detail of a heading; None if a label is none. ``is_alone``: nothing
     follows it in its line, so a label such as "There is no evidence of the following" is one."""
-    words, _ = OWN.tokens(label)
+    words = words_of(label, OWN.forms)
     end, row = OWN.headings.longest(words, 0)
     if row is not None and end == len(words):
         return row.kind, row.detail

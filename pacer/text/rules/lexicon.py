@@ -4,7 +4,7 @@ attributes."""
 from pathlib import Path
 
 from pacer.data.findings import FINDINGS
-from pacer.text.rules.tables import Forms, Phrases, Row, own_table, read_table, tokens
+from pacer.text.rules.tables import Forms, Phrases, Row, own_table, read_table, wordings
 
 POSITIVE, NEGATIVE, UNCERTAIN = "positive", "negative", "uncertain"
 _SIGNS = {"+": POSITIVE, "-": NEGATIVE, "?": UNCERTAIN}
@@ -63,11 +63,14 @@ class Lexicon:
             (row.phrase, frozenset(row.meaning.split())) for row in own_table("attributes")
         )
         tries = (self.phrases, self.values, self.headings, self.attributes)
-        self._forms = Forms(set().union(*(one.vocabulary for one in tries)))
+        self.forms = Forms(set().union(*(one.vocabulary for one in tries)))
 
-    def tokens(self, text: str) -> tuple[list[str], list[tuple[int, int]]]:
-        """Return the words of a text in lower case, and their places."""
-        return tokens(text, self._forms)
+        #: Words that begin the name of a finding or an organ.
+        self.names_begin = {
+            wording.split()[0]
+            for row in self.names
+            for wording in wordings(row.phrase)
+        }
 
 
 OWN = Lexicon()

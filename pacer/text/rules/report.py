@@ -10,7 +10,7 @@ from pacer.data.findings import FINDINGS
 from pacer.text.rules.attributes import attributes_of_sentences, united
 from pacer.text.rules.layout import parts
 from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, Lexicon
-from pacer.text.rules.sentence import UNKNOWN, answer, read_sentence
+from pacer.text.rules.sentence import UNKNOWN, Sentence, answer, read_sentence
 
 
 class Mention(NamedTuple):
@@ -30,9 +30,7 @@ class Mention(NamedTuple):
 class _Reading(NamedTuple):
     states: Mapping[str, str]
     mentions: tuple[Mention, ...]
-    #: The words of each sentence, and of each mention its words and its finding, empty if the
-    #: finding is not there.
-    sentences: Sequence[tuple[tuple[str, ...], tuple[tuple[int, int, str], ...]]]
+    sentences: Sequence[Sentence]
 
 
 def extract_anchor(report: str) -> Anchor:
@@ -102,11 +100,7 @@ def _read(report: str, lexicon: Lexicon = OWN) -> _Reading:
             for one in sentence.stated
         )
         asked = range(first, len(mentions)) if part.is_question else range(0)
-        there = tuple(
-            (*one.words, "" if one.state in (None, NEGATIVE) else one.finding)
-            for one in sentence.stated
-        )
-        sentences.append((sentence.words, there))
+        sentences.append(sentence)
     states = _states(mentions[:addendum]) | _states(mentions[addendum:])
     return _Reading(states, tuple(mentions), sentences)
 

@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pacer.text.rules.items import Item, Mention, items_of
-from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, Lexicon
+from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, UNCERTAIN, Lexicon
 from pacer.text.rules.scope import add_cues, decided
+from pacer.text.rules.tables import places_of, words_of
 
 #: Signs that are values by themselves, and boxes, ticked or not.
 _SIGNS = ("✓", "✗")
@@ -29,16 +30,19 @@ class Stated(NamedTuple):
     start: int
     end: int
     cue: tuple[int, int] | None
-    #: The first word of its name, and the one behind it.
-    words: tuple[int, int]
 
 
 class Sentence(NamedTuple):
     """What a sentence says, and its words."""
 
-    stated: tuple[Stated, ...]
     words: tuple[str, ...]
-    #: Whether a heading's state ends here, because a finding has a state of its own.
+    stated: tuple[Stated, ...]
+    #: Of each finding the first word of its name, the word behind it, and the finding itself; empty
+    #: if the sentence does not affirm or hedge it.
+    named: tuple[tuple[int, int, str], ...]
+    #: Whether it affirms or hedges a finding.
+    affirms: bool
+    #: Whether a heading's state ends here, because a finding has another one.
     differs: bool
 
 
@@ -46,16 +50,20 @@ class Sentence(NamedTuple):
 def read_sentence(text: str, inherited: str = POSITIVE, lexicon: Lexicon = OWN) -> Sentence:
     """Return what a sentence in lower case says. ``inherited``: the state, by the heading above it,
     of findings about which the sentence itself says nothing."""
-    words, places = lexicon.tokens(text)
+    words = words_of(text, lexicon.forms)
+    if lexicon.names_begin.isdisjoint(words):
+        return Sentence(words, (), (), False, False)
     items = items_of(words, lexicon.phrases)
     mentions = [mention for item in items for mention in item.mentions]
-    if mentions:
-        if not _VALUED.isdisjoint(words):
-            _add_values(items, words, [text[slice(*place)] for place in places], lexicon)
-        add_cues(items)
-    stated, differs = [], False
+    if not mentions:
+        return Sentence(words, (), (), False, False)
+    places = places_of(text, lexicon.forms)
+    if not _VALUED.isdisjoint(words):
+        _add_values(items, words, [text[slice(*place)] for place in places], lexicon)
+    add_cues(items)
+    stated, named, differs = [], [], False
     has_verb = inherited != POSITIVE and any(item.kind == "verb" for item in items)
-    for mention in mentions:
+    for mention in sorted(mentions, key=lambda mention: mention.start):
         state, cue = _state(mention)
         if has_verb or cue or mention.cues or mention.base == NEGATIVE:
             differs = differs or state != inherited
@@ -63,12 +71,12 @@ def read_sentence(text: str, inherited: str = POSITIVE, lexicon: Lexicon = OWN) 
             state = inherited
         span = cue and (places[cue.start][0], places[cue.end - 1][1])
         start, end = places[mention.start][0], places[mention.end - 1][1]
-        stated += [
-            Stated(finding, state, start, end, span, (mention.start, mention.end))
-            for finding in mention.findings
-        ]
-    stated.sort(key=lambda one: one.start)
-    return Sentence(tuple(stated), tuple(words), differs)
+        for finding in mention.findings:
+            stated.append(Stated(finding, state, start, end, span))
+            there = finding if state in (POSITIVE, UNCERTAIN) else ""
+            named.append((mention.start, mention.end, there))
+    affirms = any(there for *_, there in named)
+    return Sentence(words, tuple(stated), tuple(named), affirms, differs)
 
 
 def _state(mention: Mention) -> tuple[str | None, Item | None]:
@@ -88,7 +96,7 @@ def value_at(
     """Return the value that stands between a place and the next mark ("no", "0.02", "not
     present")."""
     end, detail = lexicon.values.longest(words, place)
-    if not detail and words[place : place + 1] == ["#"]:
+    if not detail and words[place : place + 1] == ("#",):
         end, detail = place + 1, _of_number(written[place])
     if not detail or (end < len(words) and words[end] not in _BEHIND):
         return None
@@ -98,8 +106,8 @@ def value_at(
 def answer(text: str, lexicon: Lexicon = OWN) -> str | None:
     """Return the value with which a sentence answers a question before it ("no", "answer: yes,
     small"); None if it is no answer."""
-    words, places = lexicon.tokens(text)
-    place = 2 if words[1:2] == [":"] and words[0] in lexicon.keys else 0
+    words, places = words_of(text, lexicon.forms), places_of(text, lexicon.forms)
+    place = 2 if words[1:2] == (":",) and words[0] in lexicon.keys else 0
     value = value_at(words, place, [text[slice(*span)] for span in places], lexicon)
     return value.detail if value else None
 

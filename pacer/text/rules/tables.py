@@ -83,11 +83,11 @@ class Phrases:
     length under ``"~"``, and under ``""`` the meaning of a phrase that ends there."""
 
     def __init__(self, meanings: Iterable[tuple[str, Any]]):
-        self._root: dict = {}
+        self.root: dict = {}
         self.vocabulary: set[str] = set()
         for phrase, meaning in meanings:
             for wording in wordings(phrase):
-                node = self._root
+                node = self.root
                 for word in wording.split():
                     if word[0] == "~":
                         node = node.setdefault("~", {}).setdefault(int(word[1:]), {})
@@ -99,27 +99,29 @@ class Phrases:
     def longest(self, words: Sequence[str], place: int) -> tuple[int, Any]:
         """Return the end and the meaning of the longest phrase that begins at a place; None if
         there is none."""
-        if place < len(words) and (words[place] in self._root or "~" in self._root):
-            return _longest(self._root, words, place)
+        if place < len(words) and (words[place] in self.root or "~" in self.root):
+            return _longest(self.root, words, place)
         return place, None
 
 
 def _longest(node: dict, words: Sequence[str], begin: int) -> tuple[int, Any]:
-    end, meaning, last = begin, node.get(""), len(words)
-    for place in range(begin, last + 1):
-        for gap, behind in node["~"].items() if "~" in node else ():
-            for skipped in range(min(gap, last - place) + 1):
-                if skipped and words[place + skipped - 1] in MARKS:
-                    break
-                far, found = _longest(behind, words, place + skipped)
-                if found is not None and far > end:
-                    end, meaning = far, found
-        node = node.get(words[place]) if place < last else None
-        if node is None:
-            break
-        if "" in node and place + 1 >= end:
-            end, meaning = place + 1, node[""]
-    return end, meaning
+    place, last = begin, len(words)
+    end, meaning = begin, None
+    while True:
+        if "" in node and place >= end:
+            end, meaning = place, node[""]
+        if "~" in node:
+            for gap, behind in node["~"].items():
+                for skipped in range(min(gap, last - place) + 1):
+                    if skipped and words[place + skipped - 1] in MARKS:
+                        break
+                    far, found = _longest(behind, words, place + skipped)
+                    if found is not None and far > end:
+                        end, meaning = far, found
+        if place == last or words[place] not in node:
+            return end, meaning
+        node = node[words[place]]
+        place += 1
 
 
 #: Plural endings and British spellings, and what the tables have instead.
@@ -128,13 +130,21 @@ _BRITISH = (("oe", "e"), ("ae", "e"), ("our", "or"), ("ise", "ize"), ("isation",
 
 
 class Forms(dict[str, str]):
-    """The form in which the tables have a word: singular and American. Other words stay as they
-    are."""
+    """The form of each token in the tables: singular and American. A number is ``#``, a dash ``–``;
+    articles and what stands for a removed word are empty; a negated verb is two words, and so are
+    two names that a cleaner has joined ("atelectasisscarring"), with the stroke between them."""
 
     def __init__(self, vocabulary: Iterable[str]):
+        super().__init__(dict.fromkeys(("a", "an", "the", "xxxx", "very", "quite"), ""))
         self._vocabulary = frozenset(vocabulary)
 
-    def __missing__(self, word: str) -> str:
+    def __missing__(self, token: str) -> str:
+        if not token[0].isalpha():
+            return "#" if token[0].isdigit() else "–" if token[0] in "-–—" else token
+        self[token] = self._known(token) or self._negated(token) or self._joined(token) or token
+        return self[token]
+
+    def _known(self, word: str) -> str | None:
         american = word
         for british, spelling in _BRITISH:
             american = american.replace(british, spelling)
@@ -144,34 +154,34 @@ class Forms(dict[str, str]):
             for ending, new in _ENDINGS
             if form.endswith(ending)
         )
-        self[word] = next((form for form in forms if form in self._vocabulary), word)
-        return self[word]
+        return next((form for form in forms if form in self._vocabulary), None)
+
+    def _negated(self, word: str) -> str | None:
+        if word.endswith("n't"):
+            return f"{self[{'ca': 'can', 'wo': 'will'}.get(word[:-3], word[:-3])]} not"
+        return self[word.removesuffix("'s")] if word.endswith("'s") else None
+
+    def _joined(self, word: str) -> str | None:
+        halves = ((word[:cut], word[cut:]) for cut in range(_HALF, len(word) - _HALF + 1))
+        known = ((self._known(one), self._known(other)) for one, other in halves)
+        return next((f"{one} / {other}" for one, other in known if one and other), None)
 
 
+#: The shortest name that is looked for in words that a cleaner has joined, in letters.
+_HALF = 7
 #: Words and marks of a sentence. A dash between blanks is a mark; other dashes join words.
 _TOKEN = re.compile(
-    r"\d+(?:[.,:]\d+)*%?|[a-z0-9ø]+(?:'[a-z]+)?|[,/():?=|✓✗☐☒]|(?:(?<=\s)|^)[-–—]+(?=\s)"
+    r"[a-zø][a-z0-9ø]*(?:'[a-z]+)?|\d+(?:[.,:]\d+)*%?|[,/():?=|✓✗☐☒]|(?:(?<=\s)|^)[-–—]+(?=\s)"
 )
-#: Words without meaning here: articles, degrees, and what stands for a removed word.
-_DROPPED = frozenset(("a", "an", "the", "xxxx", "very", "quite"))
-_SHORTENED = {"ca": "can", "wo": "will"}
 
 
-def tokens(sentence: str, forms: Forms) -> tuple[list[str], list[tuple[int, int]]]:
-    """Return the words and marks of a sentence in lower case, and their places. A number is
-    ``#``, a dash ``–``."""
-    words, places = [], []
-    for token in _TOKEN.finditer(sentence):
-        word, place = token[0], token.span()
-        if word in _DROPPED:
-            continue
-        if "'" in word:
-            word = word.removesuffix("'s")
-            if word.endswith("n't"):
-                words.append(_SHORTENED.get(word[:-3], word[:-3]))
-                places.append(place)
-                word = "not"
-        first = word[0]
-        words.append("#" if "0" <= first <= "9" else "–" if first in "-–—" else forms[word])
-        places.append(place)
-    return words, places
+def words_of(sentence: str, forms: Forms) -> tuple[str, ...]:
+    """Return the words and marks of a sentence in lower case, in the form of the tables."""
+    return tuple(" ".join(map(forms.__getitem__, _TOKEN.findall(sentence))).split())
+
+
+def places_of(sentence: str, forms: Forms) -> list[tuple[int, int]]:
+    """Return the places of the words of a sentence."""
+    return [
+        token.span() for token in _TOKEN.finditer(sentence) for _ in forms[token[0]].split()
+    ]
