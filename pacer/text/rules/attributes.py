@@ -60,8 +60,8 @@ def attributes_of_sentences(sentences: Iterable[Sentence]) -> dict[str, list[Att
         for findings, attributes in _described(words, sentence.named):
             before = findings or before
             for finding in filter(None, before):
-                known = stated.get(finding, attributes)
-                stated[finding] = united((known, attributes))
+                known = stated.get(finding)
+                stated[finding] = united((known, attributes)) if known else attributes
         for finding, attributes in stated.items():
             found.setdefault(finding, []).append(attributes)
     return found
@@ -122,8 +122,9 @@ def _phrases(words: Sequence[str], named: Sequence[Named]) -> Iterator[_Phrase]:
 
 def _stating(words: Sequence[str]) -> Iterator[_Word]:
     place = 0
+    root = OWN.attributes.root
     while place < len(words):
-        end, states = OWN.attributes.longest(words, place)
+        end, states = OWN.attributes.longest(words, place) if words[place] in root else (place, None)
         if states is not None:
             yield _Word(place, end, states)
         place = max(end, place + 1)

@@ -5,9 +5,9 @@ A mention is an item that names findings ("effusion"), or an organ with its stat
 enlarged", "normal mediastinum").
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from pacer.text.rules.lexicon import Entry
 from pacer.text.rules.tables import Phrases
 
 _KIND_OF_MARK = {mark: mark for mark in "/?"} | dict.fromkeys(",()–", ",")
@@ -27,19 +27,15 @@ class Mention:
 
 
 class Item:
-    """A phrase, a mark or another word, and the places of its first word and the one behind it."""
+    """A phrase, a mark or other words, and the places of its first word and the one behind it."""
 
-    def __init__(
-        self, start: int, end: int, kind: str, row: Entry | None = None, detail: str = ""
-    ):
-        self.start, self.end, self.kind, self.detail = start, end, kind, detail
-        self.before, self.after = 0, 0
-        self.findings: tuple[str, ...] = ()
-        self.values: dict[str, str] = {}
-        if row:
-            self.detail, self.before, self.after = row.detail, row.before, row.after
-            self.findings, self.values = row.findings, row.values
-        self.mentions: list[Mention] = []
+    detail, before, after = "", 0, 0
+    findings: tuple[str, ...] = ()
+    values: Mapping[str, str] = MappingProxyType({})
+    mentions: Sequence[Mention] = ()
+
+    def __init__(self, start: int, end: int, kind: str):
+        self.start, self.end, self.kind = start, end, kind
 
     def named(self) -> set[str]:
         """Return the findings of its mentions."""
@@ -47,18 +43,28 @@ class Item:
 
 
 def items_of(words: Sequence[str], phrases: Phrases) -> list[Item]:
-    """Return the items of a sentence, with its mentions."""
-    items, at = [], 0
+    """Return the items of a sentence, with its mentions. Words without a row that stand together are
+    one item."""
+    items: list[Item] = []
+    at, root, is_word = 0, phrases.root, False
     while at < len(words):
-        end, row = phrases.longest(words, at)
-        if row is None:
-            end = at + 1
-            item = Item(at, end, _KIND_OF_MARK.get(words[at], "word"))
-        else:
-            item = Item(at, end, row.kind, row)
+        end, row = phrases.longest(words, at) if words[at] in root else (at, None)
+        if row is not None:
+            item = Item(at, end, row.kind)
+            item.detail, item.before, item.after = row.detail, row.before, row.after
+            item.findings, item.values = row.findings, row.values
             if row.kind == "name":
-                item.mentions.append(Mention(row.findings, row.base, at, end))
-        items.append(item)
+                item.mentions = [Mention(row.findings, row.base, at, end)]
+            items.append(item)
+            is_word = False
+        else:
+            end = at + 1
+            kind = _KIND_OF_MARK.get(words[at], "word")
+            if is_word and kind == "word":
+                items[-1].end = end
+            else:
+                items.append(Item(at, end, kind))
+            is_word = kind == "word"
         at = end
     _add_states_of_organs(items)
     return items
@@ -79,7 +85,7 @@ def _add_states_of_organs(items: list[Item]) -> None:
                 first, last = items[min(place, index)], items[max(place, index)]
                 pair = "verb" if verb and place < index else "pair"
                 mention = Mention(organ.findings, value, first.start, last.end, pair)
-                last.mentions.append(mention)
+                last.mentions = [*last.mentions, mention]
 
 
 def _qualifies_name(items: list[Item], index: int) -> bool:

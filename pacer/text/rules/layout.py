@@ -8,7 +8,6 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 from pacer.text.rules.items import items_of
 from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, UNCERTAIN
@@ -25,7 +24,7 @@ def _letter(letter: str) -> str:
     """Return the plain form of a character, which is one character too."""
     if letter in _LETTERS or letter.isascii():
         return _LETTERS.get(letter, letter)
-    plain = unicodedata.normalize("NFKD", letter)[0]
+    plain = unicodedata.normalize("NFKD", letter)[0]  # also "İ", which is two in lower case
     kind = unicodedata.category(plain)
     return "-" if kind == "Pd" or plain == "−" else " " if kind[0] in "ZC" else plain
 
@@ -82,54 +81,41 @@ def _with_breaks(text: str) -> str:
     return marked
 
 
-#: The end of a sentence or item: one of these characters, and what must stand around it.
+#: What stands before the words of a sentence: blanks, bullets, numbers, marks of headings.
+_LEAD = r"(?:[\s*>#•'+-]|\(?\d{1,2}[.)](?=\s))*"
+_START = re.compile(_LEAD)
+#: The end of a sentence or item, which is one of the first characters beside the right ones, and
+#: what stands before the next.
 _END = re.compile(
     r"[.!?;\n\f{}\[\]•\d](?:(?<=[.!])(?<!\bvs.)(?<!\bDr.)[.!]*(?=\s|$|[A-Z])"
     r"|(?<=\S\?)\?*(?=\s|$|[A-Z])|(?<=[;\f{}\[\]•])|(?<=\n)\s*\n"
     r"|(?<=\n)\s*(?=\(?\d{1,2}[.)]\s|[-*#|✓✗☐☒]|[A-Z][A-Za-z /&()]{1,40}:)"
-    r"|(?<![^\s\d].)(?<=\d)\d?[.)](?=\s+[A-Z]))"
+    rf"|(?<![^\s\d].)(?<=\d)\d?[.)](?=\s+[A-Z])){_LEAD}"
 )
-#: What stands before the words of a sentence: blanks, bullets, numbers, marks of headings.
-_LEAD = re.compile(r"(?:[\s*>#•'+-]|\(?\d{1,2}[.)](?=\s))*")
 _ITEM = re.compile(r"[\n\f]\s*(?:[-*•+#|✓✗☐☒]|\(?\d{1,2}[.)])")
 _BLANK, _LABEL = re.compile(r"[\n\f]\s*[\n\f]"), re.compile(r"\s*[\w /-]{2,40}:")
+_DASH = re.compile(r"\s[-–—]+\s")
+#: A text without any of these has no headings.
+_HEADED = re.compile(r"[:#\n\f]|\s[-–—]+\s")
 #: The longest heading, in characters.
 _HEADING = 60
 
-
-class Part(NamedTuple):
-    """A sentence or list item."""
-
-    #: In lower case; its place in the report.
-    text: str
-    start: int
-    #: The state of findings about which it says nothing, and the place of the heading that says so.
-    state: str
-    heading: int
-    is_question: bool
+#: A sentence or list item in lower case; its place; the state of findings about which it says
+#: nothing; the place of the heading that says so, or -1; whether it is a question.
+Part = tuple[str, int, str, int, bool]
 
 
-class _Piece(NamedTuple):
-    """The words between two ends of sentences, and the text between them and those before."""
-
-    start: int
-    end: int
-    gap: str
-    closing: str
-
-
-def _pieces(text: str) -> list[_Piece]:
-    pieces: list[_Piece] = []
-    begin, before = 0, 0
-    for end in (*_END.finditer(text), None):
-        stop = end.start() if end else len(text)
-        lead = _LEAD.match(text, begin, stop)
-        start = lead.end() if lead else begin
-        if start < stop and not text[start:stop].isspace():
-            pieces.append(_Piece(start, stop, text[before:start], end[0] if end else ""))
-            before = stop
-        begin = end.end() if end else stop
-    return pieces
+def _spans(text: str) -> list[tuple[int, int]]:
+    """Return the start and end of each sentence or item."""
+    spans, lead = [], _START.match(text)
+    start = lead.end() if lead else 0
+    for end in _END.finditer(text):
+        if text[start : end.start()].strip():
+            spans.append((start, end.start()))
+        start = end.end()
+    if text[start:].strip():
+        spans.append((start, len(text)))
+    return spans
 
 
 @lru_cache(maxsize=1 << 12)
@@ -158,60 +144,57 @@ def parts(report: str) -> Iterator[Part]:
     without further headings, after a sentence."""
     text = plain(report)
     text = _with_breaks(text) if "\n" in text else text
-    pieces = _pieces(text)
-    headings = [_heading_of(text, *both) for both in zip(pieces, [*pieces[1:], None])]
+    spans, lower = _spans(text), text.lower()
+    if not _HEADED.search(text):
+        for start, end in spans:
+            yield lower[start:end], start, POSITIVE, -1, text[end : end + 1] == "?"
+        return
+    starts = [start for start, _ in spans]
+    gaps = [text[end:start] for end, start in zip([0, *(end for _, end in spans)], starts)]
+    headings = [
+        _heading_of(lower, *span, *both) for span, both in zip(spans, zip(gaps, [*gaps[1:], ""]))
+    ]
     sections = [place for place, one in enumerate(headings) if one and one[0] == "section"]
     last = max(sections, default=-1)
     skips, state, above, inside, is_inline = False, POSITIVE, -1, False, False
-    for place, (piece, heading) in enumerate(zip(pieces, headings)):
-        start, is_blank = piece.start, _BLANK.search(piece.gap) is not None
+    for place, ((start, end), gap, heading) in enumerate(zip(spans, gaps, headings)):
+        closing = text[end : end + 1]
         if heading:
             kind, detail, start = heading
-            inside, is_inline, above = kind == "label", start < piece.end, place
+            inside, is_inline, above = kind == "label", start < end, place
             state = detail if kind == "list" else POSITIVE
             if kind != "label":
                 skips = detail == "skip"
-        elif is_blank and inside:
+        elif inside and _BLANK.search(gap):
             skips = False
-            if not _ITEM.search(piece.gap):
+            if not _ITEM.search(gap):
                 state = POSITIVE
-        sentence = text[start : piece.end]
-        if not sentence.strip():
+        if not text[start:end].strip():
             continue
         inside = True
         if skips:
-            skips = place < last or piece.closing[:1] not in (".", "!", "?")
+            skips = place < last or closing not in (".", "!", "?")
             continue
-        lower = sentence.lower()
-        if len(lower) != len(sentence):
-            lower = "".join(one.lower() if len(one.lower()) == 1 else one for one in sentence)
-        yield Part(lower, start, state, above, "?" in piece.closing)
-        if is_inline and piece.closing[:1] not in ";[]":
+        yield lower[start:end], start, state, above, closing == "?"
+        if is_inline and closing not in (";", "[", "]"):
             state, is_inline = POSITIVE, False
 
 
-_DASH = re.compile(r"\s[-–—]+\s")
-
-
-def _heading_of(text: str, piece: _Piece, after: _Piece | None) -> tuple[str, str, int] | None:
-    """Return the kind and detail of the heading that a piece begins with, and where the text behind
-    it begins; None without a heading. The kind ``label`` is one that states nothing."""
-    begin, end = piece.start, piece.end
-    colon = text.find(":", begin, min(end, begin + _HEADING))
+def _heading_of(
+    text: str, start: int, end: int, gap: str, gap_after: str
+) -> tuple[str, str, int] | None:
+    """Return the kind and detail of the heading that a sentence begins with, and where the text
+    behind it begins; None without a heading. The kind ``label`` is one that states nothing."""
+    colon = text.find(":", start, min(end, start + _HEADING))
     if colon >= 0:
         is_alone = not text[colon + 1 : end].strip(" *\n")
-        found = _heading(text[begin:colon].lower(), is_alone)
+        found = _heading(text[start:colon], is_alone)
         return found and (*found, end if is_alone else colon + 1)
-    dash = _DASH.search(text, begin, min(end, begin + _HEADING))
+    dash = _DASH.search(text, start, min(end, start + _HEADING))
     if dash:
-        found = _heading(text[begin : dash.start()].lower(), False)
+        found = _heading(text[start : dash.start()], False)
         return (*found, dash.end()) if found and found[0] == "list" else None
-    is_marked = "#" in piece.gap
-    if end - begin < _HEADING and (is_marked or (after and _opens_item(after))):
-        found = _heading(text[begin:end].lower(), False)
-        return (*found, end) if found else ("label", POSITIVE, begin) if is_marked else None
+    if end - start < _HEADING and ("#" in gap or _ITEM.search(gap_after)):
+        found = _heading(text[start:end], False)
+        return (*found, end) if found else ("label", POSITIVE, start) if "#" in gap else None
     return None
-
-
-def _opens_item(piece: _Piece) -> bool:
-    return _ITEM.search(piece.gap) is not None

@@ -65,12 +65,10 @@ class Lexicon:
         tries = (self.phrases, self.values, self.headings, self.attributes)
         self.forms = Forms(set().union(*(one.vocabulary for one in tries)))
 
-        #: Words that begin the name of a finding or an organ.
-        self.names_begin = {
-            wording.split()[0]
-            for row in self.names
-            for wording in wordings(row.phrase)
-        }
+        #: A word of each name, without which a sentence does not have it.
+        self.name_words = frozenset(
+            max(wording.split(), key=len) for row in self.names for wording in wordings(row.phrase)
+        )
 
 
 OWN = Lexicon()

@@ -76,30 +76,20 @@ def _read(report: str, lexicon: Lexicon = OWN) -> _Reading:
     mentions: list[Mention] = []
     sentences = []
     ended, addendum = -1, 0  # the heading whose list has ended; the first mention of an addendum
-    asked = range(0)  # the mentions of a question before its answer
-    for part in parts(report):
-        if part.text.startswith("addendum"):
+    asked: Sequence[int] = ()  # the mentions of a question before its answer
+    for text, start, state, heading, is_question in parts(report):
+        if text.startswith("addendum"):
             addendum = len(mentions)
-        inherited = POSITIVE if part.heading == ended else part.state
-        sentence = read_sentence(part.text, inherited, lexicon)
+        sentence = read_sentence(text, POSITIVE if heading == ended else state, lexicon)
         if sentence.differs:
-            ended = part.heading
-        reply = answer(part.text, lexicon) if asked else None
+            ended = heading
+        reply = answer(text, lexicon) if asked else None
         for place in asked if reply else ():
-            state = None if reply == UNKNOWN else reply
-            mentions[place] = mentions[place]._replace(polarity=state)
-        first = len(mentions)
-        mentions += (
-            Mention(
-                part.start + one.start,
-                part.start + one.end,
-                one.finding,
-                one.state,
-                one.cue and (part.start + one.cue[0], part.start + one.cue[1]),
-            )
-            for one in sentence.stated
-        )
-        asked = range(first, len(mentions)) if part.is_question else range(0)
+            mentions[place] = mentions[place]._replace(polarity=None if reply == UNKNOWN else reply)
+        asked = range(len(mentions), len(mentions) + len(sentence.stated)) if is_question else ()
+        for begin, end, finding, polarity, cue in sentence.stated:
+            place = cue and (start + cue[0], start + cue[1])
+            mentions.append(Mention(start + begin, start + end, finding, polarity, place))
         sentences.append(sentence)
     states = _states(mentions[:addendum]) | _states(mentions[addendum:])
     return _Reading(states, tuple(mentions), sentences)

@@ -174,7 +174,9 @@ def add_cues(items: list[Item]) -> None:
 def decided(mention: Mention) -> tuple[str | None, Item | None]:
     """Return the state of a mention and the cue that decides it: uncertain before negative; None if
     the sentence states nothing."""
-    cues = {cue.kind: cue for cue in sorted(mention.cues, key=lambda cue: -cue.start)}
+    if not mention.cues:
+        return mention.base, None
+    cues = {cue.kind: cue for cue in mention.cues}
     if "silent" in cues:
         later = [cue for cue in mention.cues if cue.kind == "no" and cue.start > cues["silent"].start]
         return (NEGATIVE, later[-1]) if later else (None, cues["silent"])

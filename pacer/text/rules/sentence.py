@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from pacer.text.rules.items import Item, Mention, items_of
@@ -14,22 +15,16 @@ from pacer.text.rules.tables import places_of, words_of
 _SIGNS = ("✓", "✗")
 _ALONE = {"✓": POSITIVE, "✗": NEGATIVE, "☒": POSITIVE, "☐": NEGATIVE}
 #: Marks between a name and its value, and behind a value.
+_START = attrgetter("start")
 _VALUED = frozenset((*":=|(–", *_ALONE))
 _BEHIND = frozenset((*",)|(–/", *_ALONE))
 #: A value that says "not stated".
 UNKNOWN = "unknown"
 
 
-class Stated(NamedTuple):
-    """A finding that a sentence mentions."""
-
-    finding: str
-    #: positive, negative, uncertain; None if the sentence states nothing about it.
-    state: str | None
-    #: The characters of its name, and of the words that decide the state.
-    start: int
-    end: int
-    cue: tuple[int, int] | None
+#: A finding that a sentence mentions: the characters of its name; the finding; its state, None if
+#: the sentence states nothing about it; the characters of the words that decide the state.
+Stated = tuple[int, int, str, str | None, tuple[int, int] | None]
 
 
 class Sentence(NamedTuple):
@@ -51,7 +46,7 @@ def read_sentence(text: str, inherited: str = POSITIVE, lexicon: Lexicon = OWN) 
     """Return what a sentence in lower case says. ``inherited``: the state, by the heading above it,
     of findings about which the sentence itself says nothing."""
     words = words_of(text, lexicon.forms)
-    if lexicon.names_begin.isdisjoint(words):
+    if lexicon.name_words.isdisjoint(words):
         return Sentence(words, (), (), False, False)
     items = items_of(words, lexicon.phrases)
     mentions = [mention for item in items for mention in item.mentions]
@@ -63,7 +58,7 @@ def read_sentence(text: str, inherited: str = POSITIVE, lexicon: Lexicon = OWN) 
     add_cues(items)
     stated, named, differs = [], [], False
     has_verb = inherited != POSITIVE and any(item.kind == "verb" for item in items)
-    for mention in sorted(mentions, key=lambda mention: mention.start):
+    for mention in sorted(mentions, key=_START):
         state, cue = _state(mention)
         if has_verb or cue or mention.cues or mention.base == NEGATIVE:
             differs = differs or state != inherited
@@ -72,7 +67,7 @@ def read_sentence(text: str, inherited: str = POSITIVE, lexicon: Lexicon = OWN) 
         span = cue and (places[cue.start][0], places[cue.end - 1][1])
         start, end = places[mention.start][0], places[mention.end - 1][1]
         for finding in mention.findings:
-            stated.append(Stated(finding, state, start, end, span))
+            stated.append((start, end, finding, state, span))
             there = finding if state in (POSITIVE, UNCERTAIN) else ""
             named.append((mention.start, mention.end, there))
     affirms = any(there for *_, there in named)
@@ -100,7 +95,13 @@ def value_at(
         end, detail = place + 1, _of_number(written[place])
     if not detail or (end < len(words) and words[end] not in _BEHIND):
         return None
-    return Item(place, end, "value", detail=detail)
+    return _value(place, end, detail)
+
+
+def _value(start: int, end: int, state: str) -> Item:
+    value = Item(start, end, "value")
+    value.detail = state
+    return value
 
 
 def answer(text: str, lexicon: Lexicon = OWN) -> str | None:
@@ -138,7 +139,7 @@ def _add_values(
             free, value = value.end, None
             continue
         if word in _ALONE and not value:
-            value = Item(place, place + 1, "value", detail=_ALONE[word])
+            value = _value(place, place + 1, _ALONE[word])
         if not value:
             continue
         named = _named_behind(items, place) if leads else _named_before(items, words, free, place, lexicon)
@@ -155,7 +156,7 @@ def _add_values(
         later = {name for other in items if other.start > colon.start for name in other.named()}
         if words[colon.start] == ":" and later.intersection(item.named()):
             for mention in item.mentions:
-                mention.value = mention.value or Item(colon.start, colon.end, "value", detail=UNKNOWN)
+                mention.value = mention.value or _value(colon.start, colon.end, UNKNOWN)
 
 
 def _named_behind(items: list[Item], place: int) -> list[Mention]:
