@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pacer.commitments.anchor import VALUES, Attributes
-from pacer.text.rules.lexicon import OWN
+from pacer.text.rules.lexicon import NEGATIVE, OWN
 from pacer.text.rules.sentence import Sentence
 
 _VALUES = Attributes(*map(frozenset, VALUES.values()))
@@ -23,7 +23,8 @@ _VERBS = frozenset("is are was were has have had remain remains appear appears s
 _PLACES = frozenset("on at in within over along throughout involving".split())
 _PRONOUNS = frozenset(("it", "they", "this", "these", "both"))
 
-#: An entry of ``Sentence.named``.
+#: The first word of the name of a finding, the word behind it, and the finding; empty if the
+#: sentence does not affirm or hedge it.
 Named = tuple[int, int, str]
 
 
@@ -56,8 +57,12 @@ def attributes_of_sentences(sentences: Iterable[Sentence]) -> dict[str, list[Att
             before = []
         if not (sentence.affirms or any(before)):
             continue
+        named = tuple(
+            (one.first, one.behind, "" if one.state in (None, NEGATIVE) else one.finding)
+            for one in sentence.stated
+        )
         stated: dict[str, Attributes] = {}
-        for findings, attributes in _described(words, sentence.named):
+        for findings, attributes in _described(words, named):
             before = findings or before
             for finding in filter(None, before):
                 known = stated.get(finding)

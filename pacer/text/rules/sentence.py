@@ -1,13 +1,13 @@
 """What one sentence says of findings."""
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
 from pacer.text.rules.items import Item, Mention, items_of
-from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, UNCERTAIN, Lexicon
+from pacer.text.rules.lexicon import NEGATIVE, POSITIVE, UNCERTAIN, Lexicon
 from pacer.text.rules.scope import add_cues, decided
 from pacer.text.rules.tables import places_of, words_of
 
@@ -22,56 +22,75 @@ _BEHIND = frozenset((*",)|(–/", *_ALONE))
 UNKNOWN = "unknown"
 
 
-#: A finding that a sentence mentions: the characters of its name; the finding; its state, None if
-#: the sentence states nothing about it; the characters of the words that decide the state.
-Stated = tuple[int, int, str, str | None, tuple[int, int] | None]
+class Stated(NamedTuple):
+    """A finding that a sentence mentions."""
+
+    #: The characters of its name.
+    start: int
+    end: int
+    finding: str
+    #: None if the sentence states nothing about it.
+    state: str | None
+    #: The characters of the words that decide the state.
+    cue: tuple[int, int] | None
+    #: Whether the sentence only names it, so that a heading decides.
+    is_plain: bool
+    #: The first word of its name, and the one behind it.
+    first: int
+    behind: int
 
 
 class Sentence(NamedTuple):
-    """What a sentence says, and its words."""
+    """What a sentence says."""
 
     words: tuple[str, ...]
-    stated: tuple[Stated, ...]
-    #: Of each finding the first word of its name, the word behind it, and the finding itself; empty
-    #: if the sentence does not affirm or hedge it.
-    named: tuple[tuple[int, int, str], ...]
+    stated: tuple[Stated, ...] = ()
     #: Whether it affirms or hedges a finding.
-    affirms: bool
-    #: Whether a heading's state ends here, because a finding has another one.
-    differs: bool
+    affirms: bool = False
+
+    def with_state(self, state: str | None, only_plain: bool = False) -> "Sentence":
+        """Return the sentence with another state of its findings, or of those that it only
+        names."""
+        stated = tuple(
+            one if only_plain and not one.is_plain else one._replace(state=state)
+            for one in self.stated
+        )
+        return Sentence(self.words, stated, _affirms(stated))
 
 
-@lru_cache(maxsize=1 << 14)  # most sentences of a corpus recur
-def read_sentence(text: str, inherited: str = POSITIVE, lexicon: Lexicon = OWN) -> Sentence:
-    """Return what a sentence in lower case says. ``inherited``: the state, by the heading above it,
-    of findings about which the sentence itself says nothing."""
+def _affirms(stated: Iterable[Stated]) -> bool:
+    return any(one.state in (POSITIVE, UNCERTAIN) for one in stated)
+
+
+@cache
+def reader(lexicon: Lexicon) -> Callable[[str], Sentence]:
+    """Return the function that reads a sentence in lower case by a lexicon. Most sentences of a
+    corpus recur, so it remembers them."""
+    return lru_cache(maxsize=1 << 14)(partial(_read, lexicon))
+
+
+def _read(lexicon: Lexicon, text: str) -> Sentence:
     words = words_of(text, lexicon.forms)
     if lexicon.name_words.isdisjoint(words):
-        return Sentence(words, (), (), False, False)
+        return Sentence(words)
     items = items_of(words, lexicon.phrases)
     mentions = [mention for item in items for mention in item.mentions]
     if not mentions:
-        return Sentence(words, (), (), False, False)
+        return Sentence(words)
     places = places_of(text, lexicon.forms)
     if not _VALUED.isdisjoint(words):
         _add_values(items, words, [text[slice(*place)] for place in places], lexicon)
     add_cues(items)
-    stated, named, differs = [], [], False
-    has_verb = inherited != POSITIVE and any(item.kind == "verb" for item in items)
+    stated = []
     for mention in sorted(mentions, key=_START):
+        first, behind = mention.start, mention.end
         state, cue = _state(mention)
-        if has_verb or cue or mention.cues or mention.base == NEGATIVE:
-            differs = differs or state != inherited
-        elif state == POSITIVE:
-            state = inherited
         span = cue and (places[cue.start][0], places[cue.end - 1][1])
-        start, end = places[mention.start][0], places[mention.end - 1][1]
+        is_plain = state == POSITIVE and not (cue or mention.cues)
+        start, end = places[first][0], places[behind - 1][1]
         for finding in mention.findings:
-            stated.append((start, end, finding, state, span))
-            there = finding if state in (POSITIVE, UNCERTAIN) else ""
-            named.append((mention.start, mention.end, there))
-    affirms = any(there for *_, there in named)
-    return Sentence(words, tuple(stated), tuple(named), affirms, differs)
+            stated.append(Stated(start, end, finding, state, span, is_plain, first, behind))
+    return Sentence(words, tuple(stated), _affirms(stated))
 
 
 def _state(mention: Mention) -> tuple[str | None, Item | None]:
@@ -104,13 +123,15 @@ def _value(start: int, end: int, state: str) -> Item:
     return value
 
 
-def answer(text: str, lexicon: Lexicon = OWN) -> str | None:
-    """Return the value with which a sentence answers a question before it ("no", "answer: yes,
-    small"); None if it is no answer."""
+def answered(question: Sentence, text: str, lexicon: Lexicon) -> Sentence:
+    """Return a question with the state that the sentence behind it gives as an answer ("no",
+    "answer: yes, small"), if it is one."""
     words, places = words_of(text, lexicon.forms), places_of(text, lexicon.forms)
     place = 2 if words[1:2] == (":",) and words[0] in lexicon.keys else 0
     value = value_at(words, place, [text[slice(*span)] for span in places], lexicon)
-    return value.detail if value else None
+    if not value:
+        return question
+    return question.with_state(None if value.detail == UNKNOWN else value.detail)
 
 
 def _of_number(written: str) -> str:
