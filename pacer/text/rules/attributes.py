@@ -7,7 +7,7 @@ stable" the course describes both.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from pacer.commitments.anchor import VALUES, Attributes
@@ -32,7 +32,7 @@ class _Phrase(NamedTuple):
     """Part of a sentence."""
 
     words: Sequence[str]
-    findings: list[str]
+    findings: Sequence[str]
     #: The word or mark that joins it to the phrase before it.
     joined: str
     attributes: Attributes
@@ -50,11 +50,11 @@ def attributes_of_sentences(sentences: Iterable[Sentence]) -> dict[str, list[Att
     """Return the attributes of each finding that the sentences of a report affirm or leave
     uncertain, from each sentence that describes it."""
     found: dict[str, list[Attributes]] = {}
-    before: list[str] = []
+    before: Sequence[str] = ()
     for sentence in sentences:
         words = sentence.words
         if before and not (words[:1] and words[0] in _PRONOUNS and _VERBS.issuperset(words[1:2])):
-            before = []
+            before = ()
         if not (sentence.affirms or any(before)):
             continue
         named = tuple(
@@ -66,23 +66,26 @@ def attributes_of_sentences(sentences: Iterable[Sentence]) -> dict[str, list[Att
             before = findings or before
             for finding in filter(None, before):
                 known = stated.get(finding)
-                stated[finding] = united((known, attributes)) if known else attributes
+                stated[finding] = _both(known, attributes) if known else attributes
         for finding, attributes in stated.items():
             found.setdefault(finding, []).append(attributes)
     return found
 
 
-def united(stated: Sequence[Attributes]) -> Attributes:
+@lru_cache(maxsize=1 << 12)
+def _both(one: Attributes, other: Attributes) -> Attributes:
+    return Attributes(*map(frozenset[str].union, one, other))
+
+
+def united(stated: Iterable[Attributes]) -> Attributes:
     """Return the attributes that any of these state."""
-    if all(one == stated[0] for one in stated):
-        return stated[0]
-    return Attributes(*map(frozenset[str].union, *stated))
+    return reduce(_both, stated)
 
 
 @lru_cache(maxsize=1 << 14)  # most sentences of a corpus recur
 def _described(
     words: tuple[str, ...], named: tuple[Named, ...]
-) -> Sequence[tuple[list[str], Attributes]]:
+) -> Sequence[tuple[Sequence[str], Attributes]]:
     """Return the findings of each phrase of a sentence, and their attributes. In a list of
     findings, a course at the end, or at the beginning before "and", holds for all of them."""
     lists: list[list[_Phrase]] = []
@@ -101,7 +104,9 @@ def _described(
         for phrase in phrases:
             first = first if phrase.joined == "and" else phrase.attributes.course
             course = phrase.attributes.course or shared or first
-            described.append((phrase.findings, phrase.attributes._replace(course=course)))
+            if course != phrase.attributes.course:
+                phrase = phrase._replace(attributes=phrase.attributes._replace(course=course))
+            described.append((phrase.findings, phrase.attributes))
     return described
 
 
@@ -110,7 +115,7 @@ def _phrases(words: Sequence[str], named: Sequence[Named]) -> Iterator[_Phrase]:
     stating = list(_stating(words))
     start, joined = 0, ""
     for cut, behind in (*_breaks(words, named), (len(words), len(words))):
-        findings = [finding for begin, _, finding in named if start <= begin < cut]
+        findings = tuple([finding for begin, _, finding in named if start <= begin < cut])
         inside = [word for word in stating if start < word.end <= cut]
         leads = cut < len(words) and not findings
         if leads and _leads(words, (start, cut, behind), inside, stating):
@@ -120,7 +125,7 @@ def _phrases(words: Sequence[str], named: Sequence[Named]) -> Iterator[_Phrase]:
             if joined == "with":  # "atelectasis with volume loss is unchanged"
                 states &= _VALUES.course
             else:
-                findings = [""]
+                findings = ("",)
         yield _Phrase(words[start:cut], findings, joined, _attributes(states))
         start, joined = behind, "".join(words[cut:behind])
 

@@ -39,7 +39,7 @@ def find_mentions(report: str) -> tuple[Mention, ...]:
         Mention(
             place + start, place + end, name, state, cue and (place + cue[0], place + cue[1])
         )
-        for place, sentence in _read(report)[1]
+        for place, sentence in zip(*_read(report)[1:])
         for start, end, name, state, cue, *_ in sentence.stated
     )
 
@@ -59,20 +59,24 @@ def read_attributes(report: str) -> dict[str, Attributes]:
 def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
     """Return the attributes of each finding as :func:`read_attributes`, but separately for each
     sentence that describes it."""
-    return attributes_of_sentences(sentence for _, sentence in _read(report)[1])
+    return attributes_of_sentences(_read(report)[2])
 
 
 def read_more(report: str, lexicon: Lexicon) -> dict[str, str]:
     """Return the states of the further findings of a lexicon in a report."""
     further = {name for row in lexicon.names for name in row.findings}.difference(FINDINGS)
-    states = _states(_sentences(report, lexicon))
+    states = _states(sentence for _, sentence in _sentences(report, lexicon))
     return {name: state for name, state in states.items() if name in further}
 
 
 @lru_cache(maxsize=1 << 13)  # several scores read each report of a slice
-def _read(report: str) -> tuple[Anchor, Sequence[tuple[int, Sentence]]]:
-    sentences = [*_sentences(report, OWN)]
-    return _anchor(frozenset(_states(sentences).items())), sentences
+def _read(report: str) -> tuple[Anchor, Sequence[int], Sequence[Sentence]]:
+    """Return the anchor, and the places and contents of the sentences."""
+    places, sentences = list[int](), list[Sentence]()
+    for place, sentence in _sentences(report, OWN):
+        places.append(place)
+        sentences.append(sentence)
+    return _anchor(frozenset(_states(sentences).items())), places, sentences
 
 
 @lru_cache(maxsize=1 << 14)
@@ -102,12 +106,12 @@ def _sentences(report: str, lexicon: Lexicon) -> Iterator[tuple[int, Sentence]]:
         yield question
 
 
-def _states(sentences: Iterable[tuple[int, Sentence]]) -> dict[str, str]:
+def _states(sentences: Iterable[Sentence]) -> dict[str, str]:
     """Return the state of each finding: of its first mention that is no denial, if there is one. An
     addendum replaces what the text before it says."""
     states: dict[str, str] = {}
     before: dict[str, str] = {}
-    for _, sentence in sentences:
+    for sentence in sentences:
         if sentence.words[:1] == ("addendum",):
             before, states = before | states, {}
         for one in sentence.stated:
