@@ -1,0 +1,1 @@
+"""Reading and cleaning of report text."""

@@ -1,0 +1,36 @@
+"""The reader of reports: which findings a text affirms, denies or leaves uncertain, where it says
+so, and with which side, severity and course.
+
+The tables have the words (``names.tsv``, ``cues.tsv``, ``forms.tsv``, ``attributes.tsv``, with the
+groups of ``words.tsv``); ``docs/commitments.md`` shows how to add one. Reading goes through these
+modules in order:
+
+- ``layout``: a report to its sentences and list items, without markup and other sections;
+- ``lexicon``, ``tables``: a sentence to words, and the longest phrases of the tables in them;
+- ``items``: phrases, marks and other words, and the mentions of findings among them;
+- ``scope``: which mentions a cue reaches, and the state that follows;
+- ``sentence``, ``attributes``: everything that one sentence says;
+- ``report``: everything that the report says.
+"""
+
+from pacer.text.rules.lexicon import Lexicon
+from pacer.text.rules.report import (
+    Mention,
+    extract_anchor,
+    find_mentions,
+    read_attributes,
+    read_more,
+    read_report,
+    sentence_attributes,
+)
+
+__all__ = [
+    "Lexicon",
+    "Mention",
+    "extract_anchor",
+    "find_mentions",
+    "read_attributes",
+    "read_more",
+    "read_report",
+    "sentence_attributes",
+]

@@ -1,0 +1,193 @@
+"""Side, severity and course of the findings that a sentence affirms or leaves uncertain.
+
+``attributes.tsv`` has the words and what they state. A phrase ends at a comma or at a word such as
+"and" or "with". Its words describe the findings that it names, or those of the phrase before it:
+"small effusion, unchanged". In "new effusion and atelectasis" and in "effusion and atelectasis are
+stable" the course describes both.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache, reduce
+from typing import NamedTuple
+
+from pacer.commitments.anchor import VALUES, Attributes
+from pacer.text.rules.lexicon import NEGATIVE, OWN
+from pacer.text.rules.sentence import Sentence
+
+_VALUES = Attributes(*map(frozenset, VALUES.values()))
+#: The words describe something that is no finding.
+_ELSEWHERE = "elsewhere"
+_BREAKS = frozenset((",", "and", "with", "but", "without", "while", "whereas", "although", "though"))
+_AND = frozenset(("and", "as well as", "but"))
+_VERBS = frozenset("is are was were has have had remain remains appear appears show shows".split())
+_PLACES = frozenset("on at in within over along throughout involving".split())
+_PRONOUNS = frozenset(("it", "they", "this", "these", "both"))
+
+#: The first word of the name of a finding, the word behind it, and the finding; empty if the
+#: sentence does not affirm or hedge it.
+Named = tuple[int, int, str]
+
+
+class _Phrase(NamedTuple):
+    """Part of a sentence."""
+
+    words: Sequence[str]
+    findings: Sequence[str]
+    #: The word or mark that joins it to the phrase before it.
+    joined: str
+    attributes: Attributes
+
+
+class _Word(NamedTuple):
+    """A row's words in a sentence, and what they state."""
+
+    start: int
+    end: int
+    states: frozenset[str]
+
+
+def attributes_of_sentences(sentences: Iterable[Sentence]) -> dict[str, list[Attributes]]:
+    """Return the attributes of each finding that the sentences of a report affirm or leave
+    uncertain, from each sentence that describes it."""
+    found: dict[str, list[Attributes]] = {}
+    before: Sequence[str] = ()
+    for sentence in sentences:
+        words = sentence.words
+        if before and not (words[:1] and words[0] in _PRONOUNS and _VERBS.issuperset(words[1:2])):
+            before = ()
+        if not (sentence.affirms or any(before)):
+            continue
+        named = tuple(
+            (one.first, one.behind, "" if one.state in (None, NEGATIVE) else one.finding)
+            for one in sentence.stated
+        )
+        stated: dict[str, Attributes] = {}
+        for findings, attributes in _described(words, named):
+            before = findings or before
+            for finding in filter(None, before):
+                known = stated.get(finding)
+                stated[finding] = _both(known, attributes) if known else attributes
+        for finding, attributes in stated.items():
+            found.setdefault(finding, []).append(attributes)
+    return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _both(one: Attributes, other: Attributes) -> Attributes:
+    return Attributes(*map(frozenset[str].union, one, other))
+
+
+def united(stated: Iterable[Attributes]) -> Attributes:
+    """Return the attributes that any of these state."""
+    return reduce(_both, stated)
+
+
+@lru_cache(maxsize=1 << 14)  # most sentences of a corpus recur
+def _described(
+    words: tuple[str, ...], named: tuple[Named, ...]
+) -> Sequence[tuple[Sequence[str], Attributes]]:
+    """Return the findings of each phrase of a sentence, and their attributes. In a list of
+    findings, a course at the end, or at the beginning before "and", holds for all of them."""
+    lists: list[list[_Phrase]] = []
+    for phrase in _phrases(words, named):
+        last = lists[-1][-1] if lists and lists[-1][-1].findings and phrase.findings else None
+        if last and (phrase.joined == "and" or ("," in phrase.joined and not _has_verb(last.words))):
+            lists[-1].append(phrase)
+        else:
+            lists.append([phrase])
+    described = []
+    for phrases in lists:
+        end = phrases[-1]
+        is_plural = "and" in end.joined and not {"are", "have"}.isdisjoint(end.words)
+        shared = end.attributes.course if is_plural else frozenset[str]()
+        first = frozenset[str]()
+        for phrase in phrases:
+            first = first if phrase.joined == "and" else phrase.attributes.course
+            course = phrase.attributes.course or shared or first
+            if course != phrase.attributes.course:
+                phrase = phrase._replace(attributes=phrase.attributes._replace(course=course))
+            described.append((phrase.findings, phrase.attributes))
+    return described
+
+
+def _phrases(words: Sequence[str], named: Sequence[Named]) -> Iterator[_Phrase]:
+    """Cut a sentence into phrases. A break inside a name is none."""
+    stating = list(_stating(words))
+    start, joined = 0, ""
+    for cut, behind in (*_breaks(words, named), (len(words), len(words))):
+        findings = tuple([finding for begin, _, finding in named if start <= begin < cut])
+        inside = [word for word in stating if start < word.end <= cut]
+        leads = cut < len(words) and not findings
+        if leads and _leads(words, (start, cut, behind), inside, stating):
+            continue
+        states = _states(inside)
+        if _ELSEWHERE in states and not findings:
+            if joined == "with":  # "atelectasis with volume loss is unchanged"
+                states &= _VALUES.course
+            else:
+                findings = ("",)
+        yield _Phrase(words[start:cut], findings, joined, _attributes(states))
+        start, joined = behind, "".join(words[cut:behind])
+
+
+def _stating(words: Sequence[str]) -> Iterator[_Word]:
+    place = 0
+    root = OWN.attributes.root
+    while place < len(words):
+        end, states = OWN.attributes.longest(words, place) if words[place] in root else (place, None)
+        if states is not None:
+            yield _Word(place, end, states)
+        place = max(end, place + 1)
+
+
+def _breaks(words: Sequence[str], named: Sequence[Named]) -> Iterator[tuple[int, int]]:
+    for place, word in enumerate(words):
+        if word in _BREAKS or (word == "as" and words[place + 1 : place + 3] == ("well", "as")):
+            end = place + (3 if word == "as" else 1)
+            if word == "," and words[end : end + 1] == ("and",):
+                end += 1
+            elif word == "and" and words[place - 1 : place] == (",",):
+                continue
+            if not any(begin < end <= stop for begin, stop, _ in named):
+                yield place, end
+
+
+def _has_verb(words: Sequence[str]) -> bool:
+    return any(
+        word in _VERBS and words[place - 1 : place] != ("there",) for place, word in enumerate(words)
+    )
+
+
+def _states(words: Sequence[_Word]) -> frozenset[str]:
+    return frozenset().union(*(word.states for word in words))
+
+
+@lru_cache(maxsize=1 << 12)
+def _attributes(states: frozenset[str]) -> Attributes:
+    return Attributes(*(values & states for values in _VALUES))
+
+
+def _leads(
+    words: Sequence[str],
+    phrase: tuple[int, int, int],
+    inside: Sequence[_Word],
+    stating: Sequence[_Word],
+) -> bool:
+    """Whether a phrase without a finding describes the finding that follows it: "on the left, a
+    mass", "small right and large left effusions". ``phrase``: its start and end, and the end of the
+    break behind it."""
+    start, end, behind = phrase
+    states = _states(inside)
+    if not states or _ELSEWHERE in states or _has_verb(words[start:end]):
+        return False
+    if start and states & _VALUES.course:
+        return False
+    is_last = inside[-1].end == end
+    if words[end] == ",":
+        return not start and (is_last or words[start] in _PLACES)
+    following = _states([word for word in stating if behind <= word.start <= behind + 1])
+    return (
+        " ".join(words[end:behind]) in _AND
+        and bool(following)
+        and bool(is_last or states & _VALUES.side and following & _VALUES.side)
+    )
