@@ -24,8 +24,6 @@ from matplotlib.transforms import Bbox
 from measuring import options_of
 from PIL import Image
 
-from pacer.commitments.attributes import read_attributes
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import load_params
 from pacer.core.anchor import Anchor, Attributes
 from pacer.core.anchor import words as words_of
@@ -41,6 +39,7 @@ from pacer.reporting.results import (
     read_results,
     study_case,
 )
+from pacer.text.rules import extract_anchor, read_attributes
 
 #: Colour behind a finding or phrase, by how it relates to the reference of the same context.
 RIGHT, MISSING, WRONG, NEUTRAL = "#d9efdf", "#fdeec2", "#f7dcea", "#eef1f4"

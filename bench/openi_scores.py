@@ -16,13 +16,13 @@ import numpy as np
 import polars as pl
 from openi import CONSTANT, NEAREST, RECORDS, RESULTS, read_lines
 
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.findings import FINDINGS
 from pacer.core.io import write_json
 from pacer.data.schemas import of_split, read_records
 from pacer.metrics.nlg import with_word_scores
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import score_of
+from pacer.text.rules import extract_anchor
 
 ROWS = ("Base", "Refine only", "Commit only", "Refine + Commit", "PACER (+ Calibrate)")
 ROWS += ("PACER, select: agreement", "PACER, read", "PACER, read, agreement", NEAREST, CONSTANT)

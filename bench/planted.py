@@ -21,7 +21,6 @@ from measuring import options_of, table
 from PIL import Image
 
 from pacer.cli.studies import make
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import load_params
 from pacer.core.findings import FINDINGS
 from pacer.data.build_corpus import build_corpus
@@ -29,6 +28,7 @@ from pacer.data.schemas import read_images, read_records
 from pacer.phantom.generate import generate_phantom
 from pacer.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, Box, Boxes, boxes_of_truth
 from pacer.probe.use import FindingUse, Verdict, read_probe, system_use
+from pacer.text.rules import extract_anchor
 
 SEEDS, PATIENTS, LIMIT, SIZE = (101, 102, 103, 104, 105), 400, 500, 56
 FLIPPED, BLIND = 0.1, 0.3

@@ -25,7 +25,6 @@ from pacer.backbones.pointers import PROVENANCE, provenance
 from pacer.backbones.standins.data import Instruct, PhantomData
 from pacer.backbones.standins.language import BOS, EOS, encode, prefix_slots
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.commitments.rules import extract_anchor
 from pacer.config import Backbone
 from pacer.config.backbones import CARD
 from pacer.config.params import load_profile
@@ -33,6 +32,7 @@ from pacer.core.anchor import CLOSE_REPORT, OPEN_REPORT
 from pacer.core.errors import run_cleanly
 from pacer.core.io import hash_file, write_json
 from pacer.model.prompt import instruction
+from pacer.text.rules import extract_anchor
 
 #: The world of the lists that the language model must follow, which no training uses, their number,
 #: and the tokens written for each.

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.commitments.attributes import read_attributes
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.anchor import KINDS, Attributes
 from pacer.core.contexts import availability
 from pacer.core.findings import FINDINGS
@@ -23,6 +21,7 @@ from pacer.data.cleaning import raw_sentences
 from pacer.phantom.language import PhantomReport, contexts_of, report_of, write_report
 from pacer.phantom.wording import WORDING
 from pacer.phantom.world import make_world
+from pacer.text.rules import extract_anchor, read_attributes
 
 FILE, UNCHANGED = "texts.csv", "unchanged"
 COLUMNS = ("id", "patient_id", "reference", "text", "kind", "dose", "change")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.commitments.rules import extract_anchor
 from pacer.data.account import Notes
 from pacer.data.audit import note
 from pacer.data.cleaning import CLEANERS, MARKS
 from pacer.data.schemas import read_about, read_records
 from pacer.data.values import mapped
 from pacer.display.numbers import Check, counted
+from pacer.text.rules import extract_anchor
 
 _TEXTS = ("report", "report_raw", "prior_report", "indication", "history")
 #: A target that states no finding is reported if more than this share of the examinations have it:

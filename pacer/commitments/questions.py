@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.commitments.rules import EXTRACTORS
 from pacer.config import Labelling
 from pacer.core.anchor import POLARITIES, Anchor
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.findings import FINDINGS
 from pacer.core.io import canonical_json, hash_json
+from pacer.text.rules import EXTRACTORS
 
 #: An answer of version 0.4 is found if the rules now give at most this many findings of its report
 #: another state. Each further finding makes the search about ten times as long.

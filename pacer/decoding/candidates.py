@@ -20,8 +20,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pacer.commitments.attributes import read_attributes
-from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.core.anchor import (
     CLOSE_REPORT,
@@ -35,6 +33,7 @@ from pacer.core.findings import FINDINGS
 from pacer.data.cleaning import sentence_ends
 from pacer.decoding.beam import BeamSearch, search_with
 from pacer.decoding.hypotheses import Hypotheses, ListBias
+from pacer.text.rules import extract_anchor, read_attributes
 
 #: With noise, this many of the best continuations of a step are considered, or two for each beam if
 #: that is more.

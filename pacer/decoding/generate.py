@@ -16,8 +16,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from pacer.commitments.attributes import read_attributes
-from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.core.anchor import Anchor, render_anchor
 from pacer.core.errors import BackboneError, ConfigError, DataError
@@ -38,6 +36,7 @@ from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import Pacer
 from pacer.model.prompt import PromptIds, build_prompt
 from pacer.reading.maps import AttributeChances, FindingsReader, Probabilities
+from pacer.text.rules import extract_anchor, read_attributes
 
 _log = logging.getLogger(__name__)
 

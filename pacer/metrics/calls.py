@@ -7,7 +7,6 @@ from typing import Any
 
 import polars as pl
 
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import validated
 from pacer.config.decode import ScoreSettings
 from pacer.core.anchor import Anchor
@@ -41,6 +40,7 @@ from pacer.metrics.score import score_cases
 from pacer.metrics.signature import Origin, Signature
 from pacer.metrics.statistics.comparison import compare
 from pacer.metrics.system import Scores
+from pacer.text.rules import extract_anchor
 
 __all__ = ["Scores", "compare", "label", "reward", "score"]
 

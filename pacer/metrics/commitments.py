@@ -20,11 +20,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.commitments.attributes import sentence_attributes
 from pacer.core.anchor import FINDINGS, KINDS, Anchor, Attributes
 from pacer.core.contexts import availability
 from pacer.metrics.clinical import label_counts, ratios
 from pacer.metrics.ledger import attribute_counts, compared, listed_findings, read_findings
+from pacer.text.rules import sentence_attributes
 
 #: Column of affirmed findings -> column of the texts in which the rules read them.
 #: ``frontal_reference``: the reference of the same study in the context without the lateral view.

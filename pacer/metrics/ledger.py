@@ -25,11 +25,10 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
-from pacer.commitments.attributes import read_attributes
-from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.core.anchor import KINDS, POLARITIES, VALUES, Anchor, Attributes
 from pacer.core.findings import FINDINGS
 from pacer.metrics.cases import WORDS
+from pacer.text.rules import extract_anchor, find_mentions, read_attributes
 
 PLACES = pl.List(pl.Struct({"start": pl.Int32, "end": pl.Int32, "words": pl.String}))
 #: The verdicts, from right to wrong.

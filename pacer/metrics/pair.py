@@ -8,7 +8,6 @@ from typing import Any
 
 import polars as pl
 
-from pacer.commitments.rules.plain import without_prompt
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.cleaning import CLEANERS
@@ -20,6 +19,7 @@ from pacer.data.sources import NAME_INDEX
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import Pairing
 from pacer.metrics.predictions import PREDICTIONS
+from pacer.text.prompts import without_prompt
 
 #: Signs of uncleaned text that change language scores: capitals, and a period or comma without a
 #: space before it.

@@ -7,7 +7,6 @@ from typing import Any
 
 import polars as pl
 
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.anchor import POLARITIES
 from pacer.data.repetition import repetition
 from pacer.data.wording import prior_wording
@@ -25,6 +24,7 @@ from pacer.metrics.ledger import (
     with_states_of,
 )
 from pacer.metrics.nlg import with_word_scores
+from pacer.text.rules import extract_anchor
 
 #: The control with another patient's sources, whose attributes agree only by chance.
 _CHANCE = "another_patient_hypothesis"

@@ -15,7 +15,6 @@ from pacer.backbones.observations import (
     UNCERTAIN,
 )
 from pacer.backbones.pointers import is_standin, provenance, resolve
-from pacer.commitments import rules
 from pacer.core.contexts import CONTEXTS
 from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_file, hash_json
@@ -37,6 +36,7 @@ from pacer.metrics.result import Result
 from pacer.metrics.score_kinds import ContextCases, Numbers
 from pacer.metrics.scores import SCORES, check_keys, context_counts, context_scores
 from pacer.metrics.signature import EXCLUDED, Decoding, Origin, Signature, version_of
+from pacer.text.rules import VERSION
 
 #: Packages whose version can change a score.
 _PACKAGES = (
@@ -203,9 +203,6 @@ def build_signature(
     files = {"reference_labels": options.labels, "truth": options.truth, **origin.files}
     if settings.columns is not None:
         files["columns"] = Path(settings.columns)
-    readers = sorted(
-        path for path in Path(rules.__file__).parent.iterdir() if path.is_file()
-    )  # tables and code
     return Signature(
         standin_labeller=clinical["labeller"]["standin"] if clinical else None,
         clinical=clinical,
@@ -224,8 +221,7 @@ def build_signature(
         counted={
             name: context_counts(one, named["scores"], left_out) for name, one in contexts.items()
         },
-        versions={name: version_of(name) for name in _PACKAGES}
-        | {"rules": hash_json([*map(hash_file, readers)])[:8]},
+        versions={name: version_of(name) for name in _PACKAGES} | {"rules": VERSION},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
         # the examples are study ids

@@ -27,11 +27,10 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-from pacer.commitments.attributes import read_attributes
-from pacer.commitments.rules.extract import Mention, find_mentions
 from pacer.core.anchor import Anchor, Attributes, words
 from pacer.data.wording import find_wording
 from pacer.metrics.ledger import compared, listed_findings, read_findings
+from pacer.text.rules import Mention, find_mentions, read_attributes
 
 #: Kind of text that a text is compared with.
 Other = Literal["reference", "generated", "commitment"]

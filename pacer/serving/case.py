@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from PIL import Image
 
-from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.core.anchor import POLARITIES, Anchor
 from pacer.core.contexts import Context, availability, context_of
 from pacer.core.errors import DataError
@@ -32,6 +31,7 @@ from pacer.data.values import shown
 from pacer.data.wording import find_wording
 from pacer.display.numbers import number
 from pacer.display.tables import Displayed, Table
+from pacer.text.rules import extract_anchor, find_mentions
 
 if TYPE_CHECKING:
     from torch import Tensor

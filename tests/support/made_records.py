@@ -2,9 +2,8 @@
 
 import polars as pl
 
-from pacer.commitments.attributes import read_attributes
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.anchor import DESCRIBED, KINDS, POLARITIES
+from pacer.text.rules import extract_anchor, read_attributes
 
 REPORTS = (
     "the heart is normal .",

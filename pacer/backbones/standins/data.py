@@ -14,8 +14,6 @@ import polars as pl
 from PIL import Image
 from tokenizers import Tokenizer
 
-from pacer.commitments.attributes import read_attributes
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.backbones import Backbones
 from pacer.core.anchor import (
     CLOSE_REPORT,
@@ -32,6 +30,7 @@ from pacer.data.radiographs import open_image
 from pacer.phantom.language import contexts_of, phantom_tokenizer, train_tokenizer, write_report
 from pacer.phantom.render import TrainingImages, training_images
 from pacer.phantom.world import PhantomStudy, make_world
+from pacer.text.rules import extract_anchor, read_attributes
 
 #: A function with the keywords view, sections, indication, history and commit that returns the
 #: instruction text before and after the visual tokens.

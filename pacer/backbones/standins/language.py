@@ -26,10 +26,10 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from pacer.backbones.standins.data import Instruct, LabelledText, commitment_first
 from pacer.backbones.standins.training import train
-from pacer.commitments.rules import extract_anchor
 from pacer.config.backbones import LanguageStandin
 from pacer.core.anchor import KINDS
 from pacer.data.cleaning import clean_report, sentence_ends, token_marks
+from pacer.text.rules import extract_anchor
 
 BOS = 1
 EOS = 2

@@ -11,9 +11,14 @@ modules in order:
 - ``scope``: which mentions a cue reaches, and the state that follows;
 - ``sentence``, ``attributes``: everything that one sentence says;
 - ``report``: everything that the report says.
+
+``paper`` is the paper's own fallback, which has words of its own.
 """
 
+from importlib.resources import files
+
 from pacer.text.rules.lexicon import Lexicon
+from pacer.text.rules.paper import extract_paper_anchor
 from pacer.text.rules.report import (
     Mention,
     extract_anchor,
@@ -25,6 +30,8 @@ from pacer.text.rules.report import (
 )
 
 __all__ = [
+    "EXTRACTORS",
+    "VERSION",
     "Lexicon",
     "Mention",
     "extract_anchor",
@@ -34,3 +41,8 @@ __all__ = [
     "read_report",
     "sentence_attributes",
 ]
+
+#: The choices of ``anchors.rules``.
+EXTRACTORS = {"careful": extract_anchor, "paper": extract_paper_anchor}
+#: Raised by hand when readings change: signatures name it, and stand-ins are trained anew.
+VERSION = files(__name__).joinpath("VERSION").read_text(encoding="utf-8").strip()

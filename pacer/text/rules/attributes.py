@@ -10,17 +10,35 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
 from typing import NamedTuple
 
-from pacer.commitments.anchor import VALUES, Attributes
+from pacer.core.anchor import VALUES, Attributes
 from pacer.text.rules.lexicon import NEGATIVE, OWN
 from pacer.text.rules.sentence import Sentence
 
 _VALUES = Attributes(*map(frozenset, VALUES.values()))
 #: The words describe something that is no finding.
 _ELSEWHERE = "elsewhere"
-_BREAKS = frozenset((",", "and", "with", "but", "without", "while", "whereas", "although", "though"))
+_BREAKS = frozenset(
+    (",", "and", "with", "but", "without", "while", "whereas", "although", "though")
+)
 _AND = frozenset(("and", "as well as", "but"))
-_VERBS = frozenset("is are was were has have had remain remains appear appears show shows".split())
-_PLACES = frozenset("on at in within over along throughout involving".split())
+_VERBS = frozenset(
+    [
+        "is",
+        "are",
+        "was",
+        "were",
+        "has",
+        "have",
+        "had",
+        "remain",
+        "remains",
+        "appear",
+        "appears",
+        "show",
+        "shows",
+    ]
+)
+_PLACES = frozenset(["on", "at", "in", "within", "over", "along", "throughout", "involving"])
 _PRONOUNS = frozenset(("it", "they", "this", "these", "both"))
 
 #: The first word of the name of a finding, the word behind it, and the finding; empty if the
@@ -91,7 +109,9 @@ def _described(
     lists: list[list[_Phrase]] = []
     for phrase in _phrases(words, named):
         last = lists[-1][-1] if lists and lists[-1][-1].findings and phrase.findings else None
-        if last and (phrase.joined == "and" or ("," in phrase.joined and not _has_verb(last.words))):
+        if last and (
+            phrase.joined == "and" or ("," in phrase.joined and not _has_verb(last.words))
+        ):
             lists[-1].append(phrase)
         else:
             lists.append([phrase])
@@ -134,7 +154,9 @@ def _stating(words: Sequence[str]) -> Iterator[_Word]:
     place = 0
     root = OWN.attributes.root
     while place < len(words):
-        end, states = OWN.attributes.longest(words, place) if words[place] in root else (place, None)
+        end, states = (
+            OWN.attributes.longest(words, place) if words[place] in root else (place, None)
+        )
         if states is not None:
             yield _Word(place, end, states)
         place = max(end, place + 1)
@@ -154,7 +176,8 @@ def _breaks(words: Sequence[str], named: Sequence[Named]) -> Iterator[tuple[int,
 
 def _has_verb(words: Sequence[str]) -> bool:
     return any(
-        word in _VERBS and words[place - 1 : place] != ("there",) for place, word in enumerate(words)
+        word in _VERBS and words[place - 1 : place] != ("there",)
+        for place, word in enumerate(words)
     )
 
 
@@ -189,5 +212,5 @@ def _leads(
     return (
         " ".join(words[end:behind]) in _AND
         and bool(following)
-        and bool(is_last or states & _VALUES.side and following & _VALUES.side)
+        and bool(is_last or (states & _VALUES.side and following & _VALUES.side))
     )

@@ -14,7 +14,7 @@ from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, UNCERTAIN
 from pacer.text.rules.tables import words_of
 
 #: Characters with a plain form of their own.
-_LETTERS = dict.fromkeys("“”„\"`", " ") | dict.fromkeys("’‘ʼ´", "'") | {"…": ".", "⌀": "ø", "∅": "ø"}
+_LETTERS = dict.fromkeys('“”„"`', " ") | dict.fromkeys("’‘ʼ´", "'") | {"…": ".", "⌀": "ø", "∅": "ø"}
 _LETTERS |= dict.fromkeys("✗✘✖❌❎🚫✕", "✗") | dict.fromkeys("✓✔✅", "✓") | dict.fromkeys("☑☒", "☒")
 _LETTERS |= dict.fromkeys("•‣⁃∙·●▪■◦", "•") | {"☐": "☐", "□": "☐", "\u2028": "\n", "\u2029": "\n"}
 
@@ -53,9 +53,9 @@ def plain(report: str) -> str:
     for sign, pattern, new in _MARKUP:
         if sign in text:
             text = pattern.sub(
-                lambda markup, new=new: (html.unescape(markup[0])[:1] if new is None else new).ljust(
-                    len(markup[0])
-                ),
+                lambda markup, new=new: (
+                    html.unescape(markup[0])[:1] if new is None else new
+                ).ljust(len(markup[0])),
                 text,
             )
     return text

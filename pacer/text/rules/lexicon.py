@@ -3,7 +3,7 @@ attributes."""
 
 from pathlib import Path
 
-from pacer.data.findings import FINDINGS
+from pacer.core.findings import FINDINGS
 from pacer.text.rules.tables import Forms, Phrases, Row, own_table, read_table, wordings
 
 POSITIVE, NEGATIVE, UNCERTAIN = "positive", "negative", "uncertain"
@@ -58,7 +58,9 @@ class Lexicon:
         forms = own_table("forms")
         self.values = Phrases((row.phrase, row.detail) for row in forms if row.kind == "value")
         self.keys = frozenset(row.phrase for row in forms if row.kind == "key")
-        self.headings = Phrases((row.phrase, row) for row in forms if row.kind in ("section", "list"))
+        self.headings = Phrases(
+            (row.phrase, row) for row in forms if row.kind in ("section", "list")
+        )
         self.attributes = Phrases(
             (row.phrase, frozenset(row.meaning.split())) for row in own_table("attributes")
         )

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from pacer.commitments.anchor import POLARITIES, Anchor, Attributes
-from pacer.data.findings import FINDINGS
+from pacer.core.anchor import POLARITIES, Anchor, Attributes
+from pacer.core.findings import FINDINGS
 from pacer.text.rules.attributes import attributes_of_sentences, united
 from pacer.text.rules.layout import parts
 from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, Lexicon
@@ -36,9 +36,7 @@ def find_mentions(report: str) -> tuple[Mention, ...]:
     """Return every mention of a finding, in order. :func:`extract_anchor` weighs those that
     contradict each other: the first one that is no denial decides."""
     return tuple(
-        Mention(
-            place + start, place + end, name, state, cue and (place + cue[0], place + cue[1])
-        )
+        Mention(place + start, place + end, name, state, cue and (place + cue[0], place + cue[1]))
         for place, sentence in zip(*_read(report)[1:])
         for start, end, name, state, cue, *_ in sentence.stated
     )

@@ -40,7 +40,7 @@ def _forwards(items: list[Item], index: int) -> Iterator[Mention]:
             return
         if item.mentions:
             if comma and not joined and not _goes_on(items, place, by):
-                if (seen and not denies or not seen and object_) and not long:
+                if ((seen and not denies) or (not seen and object_)) and not long:
                     return
                 if seen and _is_subject(items, place):
                     return
@@ -115,9 +115,7 @@ def _backwards(items: list[Item], index: int) -> Iterator[Mention]:
             comma = True
         elif kind in ("and", "or", "/", "cause"):
             joined, listed = kind, listed or seen > 0 or kind == "and"
-        elif kind == "verb" and seen:
-            return
-        elif kind in limits and item.after and (seen or comma):
+        elif (kind == "verb" and seen) or (kind in limits and item.after and (seen or comma)):
             return
 
 
@@ -178,7 +176,9 @@ def decided(mention: Mention) -> tuple[str | None, Item | None]:
         return mention.base, None
     cues = {cue.kind: cue for cue in mention.cues}
     if "silent" in cues:
-        later = [cue for cue in mention.cues if cue.kind == "no" and cue.start > cues["silent"].start]
+        later = [
+            cue for cue in mention.cues if cue.kind == "no" and cue.start > cues["silent"].start
+        ]
         return (NEGATIVE, later[-1]) if later else (None, cues["silent"])
     for kind in ("maybe", "between"):
         if kind in cues:

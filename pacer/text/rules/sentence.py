@@ -163,7 +163,11 @@ def _add_values(
             value = _value(place, place + 1, _ALONE[word])
         if not value:
             continue
-        named = _named_behind(items, place) if leads else _named_before(items, words, free, place, lexicon)
+        named = (
+            _named_behind(items, place)
+            if leads
+            else _named_before(items, words, free, place, lexicon)
+        )
         if not named and words[place - 1] in lexicon.keys:
             named = _named_behind(items, value.end)[:1]
         for mention in named:
@@ -205,8 +209,8 @@ def _named_before(
             joined = False
         elif named and item.kind in ("and", "or", "/"):
             joined = True
-        elif item.kind == "," and (named or not words[place - 1] in lexicon.keys):
-            break
-        elif named and item.kind in ("verb", "end", "no"):
+        elif (item.kind == "," and (named or words[place - 1] not in lexicon.keys)) or (
+            named and item.kind in ("verb", "end", "no")
+        ):
             break
     return named

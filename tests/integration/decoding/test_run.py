@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load
 
-from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file
@@ -19,6 +18,7 @@ from pacer.decoding.generate import Generator
 from pacer.decoding.run import decode_records
 from pacer.features.store import IMAGES, PRIORS
 from pacer.model.checkpoint import WEIGHTS
+from pacer.text.rules import extract_anchor
 from tests.support.cases import listed_cases
 from tests.support.drive import contents
 from tests.support.made_records import few_records

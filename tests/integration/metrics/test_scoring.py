@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 from pacer.backbones.chexbert import CheXbert, label_references
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.decode import ScoreSettings
 from pacer.core.anchor import ANCHOR_SCHEMA
 from pacer.core.errors import DataError
@@ -25,6 +24,7 @@ from pacer.metrics.predictions import decoded_records
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.intervals import at_chance, score_intervals, warnings
 from pacer.reporting.score_tables import signature_line
+from pacer.text.rules import extract_anchor
 from tests.integration.core.test_stops import STRANGE
 from tests.support.cases import listed_cases
 from tests.support.metrics import efficacy, random_texts, score_predictions

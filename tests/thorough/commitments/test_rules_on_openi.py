@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from pacer.backbones.observations import OBSERVATION_OF
-from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.rules.paper import extract_paper_anchor
 from pacer.core.anchor import POLARITIES, Anchor
 from pacer.data.cleaning import clean_report
+from pacer.text.rules import extract_anchor
+from pacer.text.rules.paper import extract_paper_anchor
 from tests.support.real import real
 
 #: MeSH labels of each finding.

@@ -10,10 +10,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from pacer.backbones.standins import language
 from pacer.backbones.standins.data import CorpusData, LabelledText
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.commitments.rules import extract_anchor
 from pacer.config.backbones import CARD
 from pacer.core.anchor import Anchor, render_anchor
 from pacer.model.prompt import instruction
+from pacer.text.rules import extract_anchor
 from tests.support.cases import listed_cases
 from tests.support.made_records import REPORTS, few_records
 

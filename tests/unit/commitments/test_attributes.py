@@ -9,18 +9,18 @@ from typing import Any
 
 import polars as pl
 import pytest
+from pacer.text.rules.table import Match, Patterns, Rule
 
-from pacer.commitments.attributes import (
+from pacer.commitments.audit import audit_texts
+from pacer.data.cleaning import CLEANERS
+from pacer.data.schemas import RECORD_SCHEMA, write_table
+from pacer.text.rules import (
     TABLE,
     Attributes,
+    extract_anchor,
     read_attributes,
     sentence_attributes,
 )
-from pacer.commitments.audit import audit_texts
-from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.rules.table import Match, Patterns, Rule
-from pacer.data.cleaning import CLEANERS
-from pacer.data.schemas import RECORD_SCHEMA, write_table
 from tests.support.cases import cases, listed_cases
 from tests.support.made_records import few_records
 from tests.support.real import real

@@ -19,11 +19,11 @@ from pacer.commitments.answers import (
     read_completion,
 )
 from pacer.commitments.questions import system_prompt
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.targets import build_anchors
 from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED, FINDINGS, POLARITIES, Anchor
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import yaml_beside
+from pacer.text.rules import extract_anchor
 from tests.support.cases import listed_cases
 from tests.support.endpoint import completion
 from tests.support.labelling import build

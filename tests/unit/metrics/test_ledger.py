@@ -6,8 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pacer
-from pacer.commitments.attributes import sentence_attributes
-from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.core.anchor import KINDS, Anchor
 from pacer.core.errors import DataError
 from pacer.data.cleaning import CLEANERS
@@ -16,6 +14,7 @@ from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import score_of
 from pacer.metrics.system import Scores
 from pacer.reporting.findings import of_systems
+from pacer.text.rules import extract_anchor, find_mentions, sentence_attributes
 from tests.support.cases import listed_cases
 from tests.support.metrics import read_texts
 

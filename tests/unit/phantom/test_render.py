@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import availability
 from pacer.core.findings import FINDINGS
 from pacer.data.cleaning import clean_report
@@ -27,6 +26,7 @@ from pacer.phantom.language import (
 from pacer.phantom.render import VIEWS, render, render_with_masks, training_images, visible_findings
 from pacer.phantom.wording import remarks
 from pacer.phantom.world import FINDING_PRIORS, make_world
+from pacer.text.rules import extract_anchor
 from tests.support.phantom import example_study
 
 GRID, SIZE = 8, 112

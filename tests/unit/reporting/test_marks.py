@@ -13,12 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.anchor import Anchor
 from pacer.core.errors import DataError
 from pacer.reporting import charts
 from pacer.reporting.html import LONGEST_EDGE, data_uri, read_grey, routing_overlay, square_overlay
 from pacer.reporting.marks import Other, spans, statements_in, statements_of, verdicts
+from pacer.text.rules import extract_anchor
 from tests.support.cases import listed_cases
 
 SENTENCES = (

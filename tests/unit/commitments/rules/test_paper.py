@@ -2,9 +2,9 @@
 
 import pytest
 
-from pacer.commitments.rules.paper import WINDOW, WORDS, extract_paper_anchor
 from pacer.core.anchor import Anchor
 from pacer.core.findings import FINDINGS
+from pacer.text.rules.paper import WINDOW, WORDS, extract_paper_anchor
 from tests.support.cases import listed_cases
 from tests.support.sentences import anchor_of
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-
 from pacer.commitments.attributes import TABLE as ATTRIBUTES
 from pacer.commitments.rules.extract import (
     extract_anchor,
@@ -26,6 +25,7 @@ from pacer.commitments.rules.segments import (
     located_segments,
 )
 from pacer.commitments.rules.table import CUES, NAMES, Match, Patterns, Rule, lines
+
 from pacer.core.anchor import POLARITIES, Anchor
 from pacer.core.io import yaml_beside
 from pacer.data.cleaning import clean_report
