@@ -166,7 +166,7 @@ def test_findings_of_version_0_4_are_read(tmp_path, quick_meteor) -> None:
 
 def test_the_ceiling_is_what_cleaned_references_would_get(quick_meteor) -> None:
     """The rules read a reference before it is cleaned, and a report after it."""
-    references = {"a": "No effusion\nPneumothorax on the right\nCardiomegaly", "b": "Edema."}
+    references = {"a": "No effusion\nPneumothorax on the right. Cardiomegaly.", "b": "Edema."}
     copies = {key: CLEANERS["upstream"](text) for key, text in references.items()}
     found = pacer.score(references, copies, clean_references="upstream")
     ceiling = found.scores["all"]["ceiling_f1"]

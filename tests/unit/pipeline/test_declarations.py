@@ -31,6 +31,7 @@ STAGES = PIPELINE | BASELINES  # the paths of both start at the root
 LEVELS = (
     ("core", "display"),
     ("config",),
+    ("text",),
     ("data",),
     ("commitments", "phantom"),
     ("backbones",),
