@@ -23,7 +23,7 @@ class Mention:
         self.pair = pair
         self.cues: list[Item] = []
         #: The value beside the name ("effusion: no").
-        self.value: Item | None = None
+        self.value: Value | None = None
 
 
 class Item:

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 
 from pacer.text.rules.items import items_of
 from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, UNCERTAIN
-from pacer.text.rules.tables import words_of
+from pacer.text.rules.tables import MARKS, words_of
 
 #: Characters with a plain form of their own.
 _LETTERS = dict.fromkeys("“”„\"`", " ") | dict.fromkeys("’‘ʼ´", "'") | {"…": ".", "⌀": "ø", "∅": "ø"}
@@ -41,8 +41,8 @@ _MARKUP = [
         ("_x000", r"_x000[ad]_", "\n\n"),
         ("[", r"\[ ?\]", "☐"),
         ("[", r"\[[x✓]\]", "☒"),
-        ("(", r"\( ?\+ ?\)", "✓"),
-        ("(", r"\( ?[-–] ?\)", "✗"),
+        ("+", r"[([] ?\+ ?[)\]]", "✓"),
+        ("-", r"[([] ?[-–] ?[)\]]", "✗"),
     )
 ]  # fmt: skip
 
@@ -94,9 +94,10 @@ _END = re.compile(
 )
 _ITEM = re.compile(r"[\n\f]\s*(?:[-*•+#|✓✗☐☒]|\(?\d{1,2}[.)])")
 _BLANK, _LABEL = re.compile(r"[\n\f]\s*[\n\f]"), re.compile(r"\s*[\w /-]{2,40}:")
-_DASH = re.compile(r"\s[-–—]+\s")
+#: What may stand between a heading over a list and the list, instead of a colon.
+_BEHIND_HEADING = re.compile(r"\s[-–—]+\s|\binclud(?:e|es|ing)\b")
 #: A text without any of these has no headings.
-_HEADED = re.compile(r"[:#\n\f]|\s[-–—]+\s")
+_HEADED = re.compile(rf"[:#\n\f]|{_BEHIND_HEADING.pattern}")
 #: The longest heading, in characters.
 _HEADING = 60
 
@@ -120,16 +121,27 @@ def _spans(text: str) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=1 << 12)
 def _heading(label: str, is_alone: bool) -> tuple[str, str] | None:
-    """Return the kind and detail of a heading; None if a label is none. ``is_alone``: nothing
-    follows it in its line, so a label such as "There is no evidence of the following" is one."""
+    """Return the kind and detail of a heading; None if a label is none. The words of a heading over
+    a list are values and fillers ("Pertinent negatives"). ``is_alone``: nothing follows it in its
+    line, so any label is one, and a cue in it decides ("There is no evidence of the following")."""
     words = words_of(label, OWN.forms)
-    end, row = OWN.headings.longest(words, 0)
-    if row is not None and end == len(words):
-        return row.kind, row.detail
-    if not is_alone:
-        return None
+    end, section = OWN.sections.longest(words, 0)
+    if section and end == len(words):
+        return "section", section
+    states, place = [], 0
+    while place < len(words):
+        end, state = OWN.values.longest(words, place)
+        if state:
+            states.append(state)
+        else:
+            end, filler = OWN.fillers.longest(words, place)
+            if not filler and words[place] not in MARKS:
+                break
+        place = max(end, place + 1)
+    if place >= len(words):
+        return ("list", states[0]) if states else ("label", POSITIVE)
     items = items_of(words, OWN.phrases)
-    if any(item.mentions for item in items):
+    if not is_alone or any(item.mentions for item in items):
         return None
     kinds = {item.kind for item in items}
     for cue, state in (("no", NEGATIVE), ("maybe", UNCERTAIN)):
@@ -190,10 +202,10 @@ def _heading_of(
         is_alone = not text[colon + 1 : end].strip(" *\n")
         found = _heading(text[start:colon], is_alone)
         return found and (*found, end if is_alone else colon + 1)
-    dash = _DASH.search(text, start, min(end, start + _HEADING))
-    if dash:
-        found = _heading(text[start : dash.start()], False)
-        return (*found, dash.end()) if found and found[0] == "list" else None
+    behind = _BEHIND_HEADING.search(text, start, min(end, start + _HEADING))
+    if behind:
+        found = _heading(text[start : behind.start()], False)
+        return (*found, behind.end()) if found and found[0] == "list" else None
     if end - start < _HEADING and ("#" in gap or _ITEM.search(gap_after)):
         found = _heading(text[start:end], False)
         return (*found, end) if found else ("label", POSITIVE, start) if "#" in gap else None

@@ -56,14 +56,16 @@ class Lexicon:
         self.cues = [Entry(row, is_name=False) for row in own_table("cues")]
         self.phrases = Phrases((row.phrase, row) for row in self.names + self.cues)
         forms = own_table("forms")
-        self.values = Phrases((row.phrase, row.detail) for row in forms if row.kind == "value")
+        self.sections, self.values, self.fillers = (
+            Phrases((row.phrase, row.detail or kind) for row in forms if row.kind == kind)
+            for kind in ("section", "value", "filler")
+        )
         self.keys = frozenset(row.phrase for row in forms if row.kind == "key")
-        self.headings = Phrases((row.phrase, row) for row in forms if row.kind in ("section", "list"))
         self.attributes = Phrases(
             (row.phrase, frozenset(row.meaning.split())) for row in own_table("attributes")
         )
-        tries = (self.phrases, self.values, self.headings, self.attributes)
-        self.forms = Forms(set().union(*(one.vocabulary for one in tries)))
+        tries = (self.phrases, self.sections, self.values, self.fillers, self.attributes)
+        self.forms = Forms(self.keys.union(*(one.vocabulary for one in tries)))
 
         #: A word of each name, without which a sentence does not have it.
         self.name_words = frozenset(

@@ -94,13 +94,16 @@ def _sentences(report: str, lexicon: Lexicon) -> Iterator[tuple[int, Sentence]]:
         if state != POSITIVE and heading != ended and sentence.stated:
             if any(one.state != state and not one.is_plain for one in sentence.stated):
                 ended = heading
-            sentence = sentence.with_state(state, only_plain=True)
+            states = [state if one.is_plain else one.state for one in sentence.stated]
+            sentence = sentence.with_states(states)
+        if question and {"|"}.issuperset(sentence.words):  # the line below the head of a table
+            continue
         if question:
-            yield question[0], answered(question[1], text, lexicon)
-            question = None
-        if is_question:
-            question = place, sentence
-        else:
+            is_answer = not ("|" in sentence.words and sentence.stated)
+            yield question[0], answered(question[1], text, lexicon) if is_answer else question[1]
+        is_head = len(sentence.stated) > 1 and "|" in sentence.words
+        question = (place, sentence) if is_question or is_head else None
+        if not question:
             yield place, sentence
     if question:
         yield question

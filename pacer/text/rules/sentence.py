@@ -1,8 +1,7 @@
 """What one sentence says of findings."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache, partial
-from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -10,16 +9,9 @@ from pacer.text.rules.items import Item, Mention, items_of
 from pacer.text.rules.lexicon import NEGATIVE, POSITIVE, UNCERTAIN, Lexicon
 from pacer.text.rules.scope import add_cues, decided
 from pacer.text.rules.tables import places_of, words_of
+from pacer.text.rules.values import UNKNOWN, VALUED, Value, add_values, value_at
 
-#: Signs that are values by themselves, and boxes, ticked or not.
-_SIGNS = ("✓", "✗")
-_ALONE = {"✓": POSITIVE, "✗": NEGATIVE, "☒": POSITIVE, "☐": NEGATIVE}
-#: Marks between a name and its value, and behind a value.
 _START = attrgetter("start")
-_VALUED = frozenset((*":=|(–", *_ALONE))
-_BEHIND = frozenset((*",)|(–/", *_ALONE))
-#: A value that says "not stated".
-UNKNOWN = "unknown"
 
 
 class Stated(NamedTuple):
@@ -48,13 +40,9 @@ class Sentence(NamedTuple):
     #: Whether it affirms or hedges a finding.
     affirms: bool = False
 
-    def with_state(self, state: str | None, only_plain: bool = False) -> "Sentence":
-        """Return the sentence with another state of its findings, or of those that it only
-        names."""
-        stated = tuple(
-            one if only_plain and not one.is_plain else one._replace(state=state)
-            for one in self.stated
-        )
+    def with_states(self, states: Iterable[str | None]) -> "Sentence":
+        """Return the sentence with other states of its findings."""
+        stated = tuple(one._replace(state=state) for one, state in zip(self.stated, states))
         return Sentence(self.words, stated, _affirms(stated))
 
 
@@ -78,25 +66,25 @@ def _read(lexicon: Lexicon, text: str) -> Sentence:
     if not mentions:
         return Sentence(words)
     places = places_of(text, lexicon.forms)
-    if not _VALUED.isdisjoint(words):
-        _add_values(items, words, [text[slice(*place)] for place in places], lexicon)
+    if not VALUED.isdisjoint(words):
+        add_values(items, words, lexicon)
     add_cues(items)
     stated = []
     for mention in sorted(mentions, key=_START):
         first, behind = mention.start, mention.end
         state, cue = _state(mention)
         span = cue and (places[cue.start][0], places[cue.end - 1][1])
-        is_plain = state == POSITIVE and not (cue or mention.cues)
+        is_plain = not mention.value and mention.base == POSITIVE and all(one.kind in "or /" for one in mention.cues)
         start, end = places[first][0], places[behind - 1][1]
         for finding in mention.findings:
             stated.append(Stated(start, end, finding, state, span, is_plain, first, behind))
     return Sentence(words, tuple(stated), _affirms(stated))
 
 
-def _state(mention: Mention) -> tuple[str | None, Item | None]:
+def _state(mention: Mention) -> tuple[str | None, Item | Value | None]:
     if not mention.value:
         return decided(mention)
-    state = mention.value.detail
+    state = mention.value.state
     if state == POSITIVE:
         return mention.base, mention.value
     if state == NEGATIVE and mention.base == NEGATIVE:
@@ -104,109 +92,14 @@ def _state(mention: Mention) -> tuple[str | None, Item | None]:
     return None if state == UNKNOWN else state, mention.value
 
 
-def value_at(
-    words: Sequence[str], place: int, written: Sequence[str], lexicon: Lexicon
-) -> Item | None:
-    """Return the value that stands between a place and the next mark ("no", "0.02", "not
-    present")."""
-    end, detail = lexicon.values.longest(words, place)
-    if not detail and words[place : place + 1] == ("#",):
-        end, detail = place + 1, _of_number(written[place])
-    if not detail or (end < len(words) and words[end] not in _BEHIND):
-        return None
-    return _value(place, end, detail)
-
-
-def _value(start: int, end: int, state: str) -> Item:
-    value = Item(start, end, "value")
-    value.detail = state
-    return value
-
-
 def answered(question: Sentence, text: str, lexicon: Lexicon) -> Sentence:
-    """Return a question with the state that the sentence behind it gives as an answer ("no",
-    "answer: yes, small"), if it is one."""
-    words, places = words_of(text, lexicon.forms), places_of(text, lexicon.forms)
-    place = 2 if words[1:2] == (":",) and words[0] in lexicon.keys else 0
-    value = value_at(words, place, [text[slice(*span)] for span in places], lexicon)
-    if not value:
+    """Return a question with the state by the sentence behind it, if that is an answer ("no",
+    "answer: yes, small"); and the head of a table with the values of the row below it."""
+    words = words_of(text, lexicon.forms)
+    marks = [place + 1 for place, word in enumerate(words) if word == "|"] or [0]
+    values = [value for place in marks if (value := value_at(words, place, lexicon))]
+    count = len(question.stated)
+    if len(values) not in (1, count) or (len(marks) > 1 and count == 1):
         return question
-    return question.with_state(None if value.detail == UNKNOWN else value.detail)
-
-
-def _of_number(written: str) -> str:
-    """Return the value that a number stands for; none if it is no probability. A low one states
-    nothing."""
-    number = float(written.rstrip("%").replace(",", ".").replace(":", "."))
-    number /= 100 if written.endswith("%") else 1
-    if number in (0, 1):
-        return POSITIVE if number else NEGATIVE
-    return "" if number > 1 else POSITIVE if number >= 0.5 else UNKNOWN
-
-
-def _add_values(
-    items: list[Item], words: Sequence[str], written: Sequence[str], lexicon: Lexicon
-) -> None:
-    """Give mentions the values beside them: "effusion: no", "effusion (absent)", "✗ effusion",
-    "effusion | 0.98", "effusion: ☐ yes ☒ no". A name before a colon is a label if the text behind
-    it names the finding again."""
-    leads = next((word in _ALONE for word in words if word != "|"), False)
-    free = 0  # the first word that belongs to no value yet
-    for place, word in enumerate(words):
-        if place < free or word not in _VALUED:
-            continue
-        value = None if word in _SIGNS else value_at(words, place + 1, written, lexicon)
-        if word == "☐" and value:
-            free, value = value.end, None
-            continue
-        if word in _ALONE and not value:
-            value = _value(place, place + 1, _ALONE[word])
-        if not value:
-            continue
-        named = _named_behind(items, place) if leads else _named_before(items, words, free, place, lexicon)
-        if not named and words[place - 1] in lexicon.keys:
-            named = _named_behind(items, value.end)[:1]
-        for mention in named:
-            mention.value = value
-        if named:
-            free = value.end
-            for item in items:
-                if item.start < value.end and item.end > place and not item.mentions:
-                    item.kind = "end"
-    for item, colon in pairwise(items):
-        later = {name for other in items if other.start > colon.start for name in other.named()}
-        if words[colon.start] == ":" and later.intersection(item.named()):
-            for mention in item.mentions:
-                mention.value = mention.value or _value(colon.start, colon.end, UNKNOWN)
-
-
-def _named_behind(items: list[Item], place: int) -> list[Mention]:
-    """Return the mentions behind a sign, up to the next one."""
-    named: list[Mention] = []
-    for item in items:
-        if item.start > place and item.kind == "sign":
-            break
-        named += item.mentions if item.start >= place else []
-    return named
-
-
-def _named_before(
-    items: list[Item], words: Sequence[str], free: int, place: int, lexicon: Lexicon
-) -> list[Mention]:
-    """Return the mentions before a value: the nearest one and those that "and", "or" or a stroke
-    join with it."""
-    named: list[Mention] = []
-    joined = True
-    for item in reversed(items):
-        if item.start < free or item.end > place:
-            continue
-        if item.mentions and joined:
-            named += item.mentions
-            joined = False
-        elif named and item.kind in ("and", "or", "/"):
-            joined = True
-        elif item.kind == "," and (named or not words[place - 1] in lexicon.keys):
-            break
-        elif named and item.kind in ("verb", "end", "no"):
-            break
-    return named
+    states = [None if value.state == UNKNOWN else value.state for value in values]
+    return question.with_states(states if len(states) == count else states * count)

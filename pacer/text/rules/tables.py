@@ -139,7 +139,7 @@ _BRITISH = (("oe", "e"), ("ae", "e"), ("our", "or"), ("ise", "ize"), ("isation",
 
 
 class Forms(dict[str, str]):
-    """The form of each token in the tables: singular and American. A number is ``#``, a dash ``–``;
+    """The form of each token in the tables: singular and American. A dash is ``–``;
     articles and what stands for a removed word are empty; a negated verb is two words, and so are
     two names that a cleaner has joined ("atelectasisscarring"), with the stroke between them."""
 
@@ -148,8 +148,10 @@ class Forms(dict[str, str]):
         self._vocabulary = frozenset(vocabulary)
 
     def __missing__(self, token: str) -> str:
+        if token[0].isdigit():
+            return _number(token)
         if not token[0].isalpha():
-            return "#" if token[0].isdigit() else "–" if token[0] in "-–—" else token
+            return "–" if token[0] in "-–—" else token
         self[token] = self._known(token) or self._negated(token) or self._joined(token) or token
         return self[token]
 
@@ -174,6 +176,12 @@ class Forms(dict[str, str]):
         halves = ((word[:cut], word[cut:]) for cut in range(_HALF, len(word) - _HALF + 1))
         known = ((self._known(one), self._known(other)) for one, other in halves)
         return next((f"{one} / {other}" for one, other in known if one and other), None)
+
+
+def _number(token: str) -> str:
+    """Return what stands for a number: 0, 1, a low or high share, or any other."""
+    share = float(re.split(r"[,:%]", token)[0]) / (100 if token[-1] == "%" else 1)
+    return "01"[int(share)] if share in (0, 1) else "#" if share > 1 else "%high" if share >= 0.5 else "%low"
 
 
 #: The shortest name that is looked for in words that a cleaner has joined, in letters.
