@@ -21,8 +21,9 @@ def _goes_on(items: list[Item], place: int, by: tuple[str, ...]) -> bool:
 
 def _is_subject(items: list[Item], place: int) -> bool:
     """Whether a verb or a course follows a mention, which then begins a new statement."""
-    kinds = (i.kind for i in items[place + 1 :] if i.kind not in ("word", "new", "adj", "organ"))
-    return next(kinds, "") in ("verb", "course")
+    between = ("word", "new", "adj", "organ", "prep")
+    item = next((item for item in items[place + 1 :] if item.kind not in between), None)
+    return item is not None and (item.kind in ("verb", "course") or item.detail == "verb")
 
 
 def _forwards(items: list[Item], index: int) -> Iterator[Mention]:
