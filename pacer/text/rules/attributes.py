@@ -11,14 +11,15 @@ from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from pacer.commitments.anchor import VALUES, Attributes
-from pacer.text.rules.lexicon import NEGATIVE, OWN
+from pacer.text.rules.lexicon import OWN
 from pacer.text.rules.sentence import Sentence
+from pacer.text.rules.tables import NEGATIVE
 
 _VALUES = Attributes(*map(frozenset, VALUES.values()))
 #: The words describe something that is no finding.
 _ELSEWHERE = "elsewhere"
 _BREAKS = frozenset((",", "and", "with", "but", "without", "while", "whereas", "although", "though"))
-_AND = frozenset(("and", "as well as", "but"))
+_AND = ("and", "as", "but")
 _VERBS = frozenset("is are was were has have had remain remains appear appears show shows".split())
 _PLACES = frozenset("on at in within over along throughout involving".split())
 _PRONOUNS = frozenset(("it", "they", "this", "these", "both"))
@@ -36,14 +37,6 @@ class _Phrase(NamedTuple):
     #: The word or mark that joins it to the phrase before it.
     joined: str
     attributes: Attributes
-
-
-class _Word(NamedTuple):
-    """A row's words in a sentence, and what they state."""
-
-    start: int
-    end: int
-    states: frozenset[str]
 
 
 def attributes_of_sentences(sentences: Iterable[Sentence]) -> dict[str, list[Attributes]]:
@@ -111,17 +104,27 @@ def _described(
 
 
 def _phrases(words: Sequence[str], named: Sequence[Named]) -> Iterator[_Phrase]:
-    """Cut a sentence into phrases. A break inside a name is none."""
-    stating = list(_stating(words))
+    """Cut a sentence into phrases. A break inside a name is none; nor is one behind a phrase that
+    describes the finding behind it ("on the left, a mass", "small right and large left
+    effusions")."""
+    stating, last = [*_stating(words)], len(words)
     start, joined = 0, ""
-    for cut, behind in (*_breaks(words, named), (len(words), len(words))):
+    for cut, behind in (*_breaks(words, named), (last, last)):
         findings = tuple([finding for begin, _, finding in named if start <= begin < cut])
-        inside = [word for word in stating if start < word.end <= cut]
-        leads = cut < len(words) and not findings
-        if leads and _leads(words, (start, cut, behind), inside, stating):
-            continue
-        states = _states(inside)
-        if _ELSEWHERE in states and not findings:
+        states = _union(states for _, end, states in stating if start < end <= cut)
+        is_elsewhere = _ELSEWHERE in states
+        if not (findings or is_elsewhere) and states and cut < last:
+            ends = any(end == cut for _, end, _ in stating)
+            if words[cut] == ",":
+                leads = not start and (ends or words[start] in _PLACES)
+            else:
+                next_to = _union(one for begin, _, one in stating if begin in (behind, behind + 1))
+                both = states & _VALUES.side and next_to & _VALUES.side
+                leads = words[behind - 1] in _AND and next_to and (ends or both)
+                leads = leads and not (start and states & _VALUES.course)
+            if leads and not _has_verb(words[start:cut]):
+                continue
+        if is_elsewhere and not findings:
             if joined == "with":  # "atelectasis with volume loss is unchanged"
                 states &= _VALUES.course
             else:
@@ -130,13 +133,17 @@ def _phrases(words: Sequence[str], named: Sequence[Named]) -> Iterator[_Phrase]:
         start, joined = behind, "".join(words[cut:behind])
 
 
-def _stating(words: Sequence[str]) -> Iterator[_Word]:
+def _union(states: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*states)
+
+
+def _stating(words: Sequence[str]) -> Iterator[tuple[int, int, frozenset[str]]]:
+    """Yield the place of words that state something, and what they state."""
     place = 0
-    root = OWN.attributes.root
     while place < len(words):
-        end, states = OWN.attributes.longest(words, place) if words[place] in root else (place, None)
-        if states is not None:
-            yield _Word(place, end, states)
+        end, states = OWN.attributes.longest(words, place)
+        if states:
+            yield place, end, states
         place = max(end, place + 1)
 
 
@@ -158,36 +165,6 @@ def _has_verb(words: Sequence[str]) -> bool:
     )
 
 
-def _states(words: Sequence[_Word]) -> frozenset[str]:
-    return frozenset().union(*(word.states for word in words))
-
-
 @lru_cache(maxsize=1 << 12)
 def _attributes(states: frozenset[str]) -> Attributes:
     return Attributes(*(values & states for values in _VALUES))
-
-
-def _leads(
-    words: Sequence[str],
-    phrase: tuple[int, int, int],
-    inside: Sequence[_Word],
-    stating: Sequence[_Word],
-) -> bool:
-    """Whether a phrase without a finding describes the finding that follows it: "on the left, a
-    mass", "small right and large left effusions". ``phrase``: its start and end, and the end of the
-    break behind it."""
-    start, end, behind = phrase
-    states = _states(inside)
-    if not states or _ELSEWHERE in states or _has_verb(words[start:end]):
-        return False
-    if start and states & _VALUES.course:
-        return False
-    is_last = inside[-1].end == end
-    if words[end] == ",":
-        return not start and (is_last or words[start] in _PLACES)
-    following = _states([word for word in stating if behind <= word.start <= behind + 1])
-    return (
-        " ".join(words[end:behind]) in _AND
-        and bool(following)
-        and bool(is_last or states & _VALUES.side and following & _VALUES.side)
-    )

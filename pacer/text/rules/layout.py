@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 
 from pacer.text.rules.items import items_of
-from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, UNCERTAIN
-from pacer.text.rules.tables import MARKS, words_of
+from pacer.text.rules.lexicon import OWN
+from pacer.text.rules.tables import MARKS, NEGATIVE, POSITIVE, UNCERTAIN, words_of
 
 #: Characters with a plain form of their own.
 _LETTERS = dict.fromkeys("“”„\"`", " ") | dict.fromkeys("’‘ʼ´", "'") | {"…": ".", "⌀": "ø", "∅": "ø"}

@@ -8,8 +8,9 @@ from pacer.commitments.anchor import POLARITIES, Anchor, Attributes
 from pacer.data.findings import FINDINGS
 from pacer.text.rules.attributes import attributes_of_sentences, united
 from pacer.text.rules.layout import parts
-from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, Lexicon
+from pacer.text.rules.lexicon import OWN, Lexicon
 from pacer.text.rules.sentence import Sentence, answered, reader
+from pacer.text.rules.tables import NEGATIVE, POSITIVE
 
 
 class Mention(NamedTuple):

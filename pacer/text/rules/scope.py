@@ -6,7 +6,7 @@ A cue reaches the mentions on its side as far as their list goes on.
 from collections.abc import Iterator
 
 from pacer.text.rules.items import Item, Mention
-from pacer.text.rules.lexicon import NEGATIVE, UNCERTAIN
+from pacer.text.rules.tables import NEGATIVE, UNCERTAIN
 
 _DEVICES = ("support devices",)
 #: Kinds of cues that decide a state. Items of other kinds only limit the reach of these.

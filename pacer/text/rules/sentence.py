@@ -6,9 +6,9 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from pacer.text.rules.items import Item, Mention, items_of
-from pacer.text.rules.lexicon import NEGATIVE, POSITIVE, UNCERTAIN, Lexicon
+from pacer.text.rules.lexicon import Lexicon
 from pacer.text.rules.scope import add_cues, decided
-from pacer.text.rules.tables import places_of, words_of
+from pacer.text.rules.tables import NEGATIVE, POSITIVE, UNCERTAIN, places_of, words_of
 from pacer.text.rules.values import UNKNOWN, VALUED, Value, add_values, value_at
 
 _START = attrgetter("start")

@@ -6,8 +6,7 @@ A table has one phrase a line, in lower case. ``{name}`` stands for any phrase o
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,15 @@ from pacer.core.errors import DataError
 
 #: Marks that no gap of a phrase skips.
 MARKS = frozenset(",/():?=|–✓✗☐☒")
+POSITIVE, NEGATIVE, UNCERTAIN = "positive", "negative", "uncertain"
+_SIGNS = {"+": POSITIVE, "-": NEGATIVE, "?": UNCERTAIN}
+#: The finding of an organ that is enlarged, widened or engorged.
+_ENLARGED = {
+    "heart": ("cardiomegaly",),
+    "vessels": ("edema",),
+    "mediastinum": ("enlarged mediastinum",),
+    "both": ("cardiomegaly", "enlarged mediastinum"),
+}
 #: The reach of a cue without a limit, in words.
 _FAR = 99
 
@@ -28,16 +36,34 @@ class Row:
     """
 
     def __init__(self, phrase: str, meaning: str, reach: str = "", example: str = ""):
-        self.phrase, self.meaning, self.reach, self.example = phrase, meaning, reach, example
+        self.phrase, self.example = phrase, example
         self.kind, _, self.detail = meaning.partition(":")
         before, _, after = reach.partition(">")
         self.before = int(before[1:] or _FAR) if "<" in before else 0
         self.after = int(after or _FAR) if ">" in reach else 0
+        #: The findings of a name or an organ; look-alikes have none.
+        self.findings: tuple[str, ...] = ()
+        #: The state of a name without a cue.
+        self.base = POSITIVE
+        #: The states of organs: "heart+" is a positive one of the heart's finding.
+        self.values: dict[str, str] = {}
+        if self.kind == "organ":
+            self.findings = _ENLARGED.get(self.detail, ())
+        elif self.kind == "state":
+            self.values = {one[:-1]: _SIGNS[one[-1]] for one in self.detail.split()}
+        elif self.kind == "name":
+            sign, names = self.detail[:1], self.detail
+            if sign in _SIGNS:
+                self.base, names = _SIGNS[sign], names[2:]
+            self.findings = tuple(name for name in names.split(" + ") if name != "nothing")
 
 
-def read_table(path: Path) -> list[Row]:
-    """Return the rows of a table. Raises a DataError if a line does not have two to four
-    columns."""
+def read_table(path: Path, kind: str = "") -> list[Row]:
+    """Return the rows of a table. Raises a DataError if a line does not have two to four columns.
+
+    Args:
+        kind: the kind of the meanings that have none.
+    """
     rows = []
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         if line and not line.startswith("#"):
@@ -47,35 +73,30 @@ def read_table(path: Path) -> list[Row]:
                     f"{path}, line {number}: {len(cells)} columns; expected a phrase and its "
                     "meaning, then its reach and an example, with tabs between them"
                 )
+            if kind and ":" not in cells[1]:
+                cells[1] = f"{kind}:{cells[1]}"
             rows.append(Row(*cells))
     return rows
 
 
-def own_table(name: str) -> list[Row]:
+def own_table(name: str, kind: str = "") -> list[Row]:
     """Return the rows of one of the package's tables."""
-    return read_table(Path(__file__).with_name(f"{name}.tsv"))
-
-
-@cache
-def _groups() -> Mapping[str, Sequence[str]]:
-    groups: dict[str, list[str]] = {}
-    for row in own_table("words"):
-        for words in row.meaning.split("|"):
-            groups.setdefault(row.phrase, []).extend(_expanded(words, groups))
-    return groups
-
-
-def _expanded(phrase: str, groups: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    try:
-        parts = [groups[word[1:-1]] if word[0] == "{" else [word] for word in phrase.split()]
-    except KeyError as error:
-        raise DataError(f"{phrase}: unknown group {error}; words.tsv has the groups") from None
-    return map(" ".join, product(*parts))
+    return read_table(Path(__file__).with_name(f"{name}.tsv"), kind)
 
 
 def wordings(phrase: str) -> list[str]:
-    """Return the phrases that a phrase with groups stands for."""
-    return list(_expanded(phrase, _groups()))
+    """Return the phrases that a phrase with groups stands for. Raises a DataError if there is no
+    such group."""
+    words = [_GROUPS.get(word[1:-1]) if word[0] == "{" else [word] for word in phrase.split()]
+    if None in words:
+        raise DataError(f"{phrase}: unknown group; words.tsv has the groups")
+    return list(map(" ".join, product(*words)))
+
+
+_GROUPS: dict[str, list[str]] = {}
+for _row in own_table("words", "words"):
+    for _words in _row.detail.split("|"):
+        _GROUPS.setdefault(_row.phrase, []).extend(wordings(_words))
 
 
 class Phrases:

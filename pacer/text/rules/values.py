@@ -6,7 +6,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pacer.text.rules.items import Item, Mention
-from pacer.text.rules.lexicon import NEGATIVE, POSITIVE, Lexicon
+from pacer.text.rules.lexicon import Lexicon
+from pacer.text.rules.tables import NEGATIVE, POSITIVE
 
 #: The state of a value that states nothing.
 UNKNOWN = "unknown"
