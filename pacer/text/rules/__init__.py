@@ -6,14 +6,12 @@ groups of ``words.tsv``); ``docs/commitments.md`` shows how to add one. Reading 
 modules in order:
 
 - ``layout``: a report to its sentences and list items, without markup and other sections;
-- ``lexicon``, ``tables``: a sentence to words, and the longest phrases of the tables in them;
-- ``items``: phrases, marks and other words, and the mentions of findings among them;
-- ``scope``: which mentions a cue reaches, and the state that follows;
+- ``tables``: a sentence to words, and the longest phrases of the tables in them;
+- ``scope``: the mentions of findings, and how far a cue reaches;
 - ``sentence``, ``attributes``: everything that one sentence says;
 - ``report``: everything that the report says.
 """
 
-from pacer.text.rules.lexicon import Lexicon
 from pacer.text.rules.report import (
     Mention,
     extract_anchor,
@@ -23,6 +21,7 @@ from pacer.text.rules.report import (
     read_report,
     sentence_attributes,
 )
+from pacer.text.rules.tables import Lexicon
 
 __all__ = [
     "Lexicon",

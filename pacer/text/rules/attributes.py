@@ -11,14 +11,15 @@ from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from pacer.commitments.anchor import VALUES, Attributes
-from pacer.text.rules.lexicon import OWN
 from pacer.text.rules.sentence import Sentence
-from pacer.text.rules.tables import NEGATIVE
+from pacer.text.rules.tables import NEGATIVE, OWN, longest
 
 _VALUES = Attributes(*map(frozenset, VALUES.values()))
 #: The words describe something that is no finding.
 _ELSEWHERE = "elsewhere"
-_BREAKS = frozenset((",", "and", "with", "but", "without", "while", "whereas", "although", "though"))
+_BREAKS = frozenset(
+    (",", "and", "with", "but", "without", "while", "whereas", "although", "though")
+)
 _AND = ("and", "as", "but")
 _VERBS = frozenset("is are was were has have had remain remains appear appears show shows".split())
 _PLACES = frozenset("on at in within over along throughout involving".split())
@@ -84,7 +85,9 @@ def _described(
     lists: list[list[_Phrase]] = []
     for phrase in _phrases(words, named):
         last = lists[-1][-1] if lists and lists[-1][-1].findings and phrase.findings else None
-        if last and (phrase.joined == "and" or ("," in phrase.joined and not _has_verb(last.words))):
+        if last and (
+            phrase.joined == "and" or ("," in phrase.joined and not _has_verb(last.words))
+        ):
             lists[-1].append(phrase)
         else:
             lists.append([phrase])
@@ -141,7 +144,7 @@ def _stating(words: Sequence[str]) -> Iterator[tuple[int, int, frozenset[str]]]:
     """Yield the place of words that state something, and what they state."""
     place = 0
     while place < len(words):
-        end, states = OWN.attributes.longest(words, place)
+        end, states = longest(OWN.attributes, words, place)
         if states:
             yield place, end, states
         place = max(end, place + 1)
@@ -161,7 +164,8 @@ def _breaks(words: Sequence[str], named: Sequence[Named]) -> Iterator[tuple[int,
 
 def _has_verb(words: Sequence[str]) -> bool:
     return any(
-        word in _VERBS and words[place - 1 : place] != ("there",) for place, word in enumerate(words)
+        word in _VERBS and words[place - 1 : place] != ("there",)
+        for place, word in enumerate(words)
     )
 
 

@@ -9,12 +9,11 @@ import unicodedata
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
-from pacer.text.rules.items import items_of
-from pacer.text.rules.lexicon import OWN
-from pacer.text.rules.tables import MARKS, NEGATIVE, POSITIVE, UNCERTAIN, words_of
+from pacer.text.rules.scope import items_of
+from pacer.text.rules.tables import MARKS, NEGATIVE, OWN, POSITIVE, UNCERTAIN, longest, words_of
 
 #: Characters with a plain form of their own.
-_LETTERS = dict.fromkeys("“”„\"`", " ") | dict.fromkeys("’‘ʼ´", "'") | {"…": ".", "⌀": "ø", "∅": "ø"}
+_LETTERS = dict.fromkeys('“”„"`', " ") | dict.fromkeys("’‘ʼ´", "'") | {"…": ".", "⌀": "ø", "∅": "ø"}
 _LETTERS |= dict.fromkeys("✗✘✖❌❎🚫✕", "✗") | dict.fromkeys("✓✔✅", "✓") | dict.fromkeys("☑☒", "☒")
 _LETTERS |= dict.fromkeys("•‣⁃∙·●▪■◦", "•") | {"☐": "☐", "□": "☐", "\u2028": "\n", "\u2029": "\n"}
 
@@ -53,9 +52,9 @@ def plain(report: str) -> str:
     for sign, pattern, new in _MARKUP:
         if sign in text:
             text = pattern.sub(
-                lambda markup, new=new: (html.unescape(markup[0])[:1] if new is None else new).ljust(
-                    len(markup[0])
-                ),
+                lambda markup, new=new: (
+                    html.unescape(markup[0])[:1] if new is None else new
+                ).ljust(len(markup[0])),
                 text,
             )
     return text
@@ -125,16 +124,16 @@ def _heading(label: str, is_alone: bool) -> tuple[str, str] | None:
     a list are values and fillers ("Pertinent negatives"). ``is_alone``: nothing follows it in its
     line, so any label is one, and a cue in it decides ("There is no evidence of the following")."""
     words = words_of(label, OWN.forms)
-    end, section = OWN.sections.longest(words, 0)
+    end, section = longest(OWN.sections, words, 0)
     if section and end == len(words):
         return "section", section
     states, place = [], 0
     while place < len(words):
-        end, state = OWN.values.longest(words, place)
+        end, state = longest(OWN.values, words, place)
         if state:
             states.append(state)
         else:
-            end, filler = OWN.fillers.longest(words, place)
+            end, filler = longest(OWN.fillers, words, place)
             if not filler and words[place] not in MARKS:
                 break
         place = max(end, place + 1)

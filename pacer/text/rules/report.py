@@ -8,9 +8,8 @@ from pacer.commitments.anchor import POLARITIES, Anchor, Attributes
 from pacer.data.findings import FINDINGS
 from pacer.text.rules.attributes import attributes_of_sentences, united
 from pacer.text.rules.layout import parts
-from pacer.text.rules.lexicon import OWN, Lexicon
 from pacer.text.rules.sentence import Sentence, answered, reader
-from pacer.text.rules.tables import NEGATIVE, POSITIVE
+from pacer.text.rules.tables import NEGATIVE, OWN, POSITIVE, Lexicon
 
 
 class Mention(NamedTuple):
@@ -37,9 +36,7 @@ def find_mentions(report: str) -> tuple[Mention, ...]:
     """Return every mention of a finding, in order. :func:`extract_anchor` weighs those that
     contradict each other: the first one that is no denial decides."""
     return tuple(
-        Mention(
-            place + start, place + end, name, state, cue and (place + cue[0], place + cue[1])
-        )
+        Mention(place + start, place + end, name, state, cue and (place + cue[0], place + cue[1]))
         for place, sentence in zip(*_read(report)[1:])
         for start, end, name, state, cue, *_ in sentence.stated
     )

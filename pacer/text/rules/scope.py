@@ -1,14 +1,143 @@
-"""Which mentions a cue reaches ("no", "possible", "history of"), and the state that follows.
+"""The items of a sentence, the mentions of findings among them, and which of these a cue reaches.
 
-A cue reaches the mentions on its side as far as their list goes on.
+Items are phrases of the tables, marks and other words. A mention is an item that names findings
+("effusion"), or an organ with its state ("the heart is enlarged", "normal mediastinum"). A cue
+("no", "possible", "history of") reaches the mentions on its side as far as their list goes on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
-from pacer.text.rules.items import Item, Mention
-from pacer.text.rules.tables import NEGATIVE, UNCERTAIN
+from pacer.text.rules.tables import NEGATIVE, UNCERTAIN, longest
+
+_KIND_OF_MARK = {mark: mark for mark in "/?"} | dict.fromkeys(",()–", ",")
+_KIND_OF_MARK |= dict.fromkeys(":=", "verb") | dict.fromkeys("✓✗☐☒", "sign") | {"|": "end"}
+
+
+class Mention:
+    """A mention of findings, or of a look-alike, which has none."""
+
+    def __init__(self, findings: tuple[str, ...], base: str, start: int, end: int, pair: str = ""):
+        self.findings, self.base, self.start, self.end = findings, base, start, end
+        #: Of an organ with its state: ``verb`` if a verb joins them, else ``pair``.
+        self.pair = pair
+        self.cues: list[Item] = []
+        #: The value beside the name ("effusion: no").
+        self.value: Item | None = None
+
+
+class Item:
+    """A phrase, a mark or other words, and the places of its first word and the one behind it."""
+
+    detail, before, after = "", 0, 0
+    findings: tuple[str, ...] = ()
+    values: Mapping[str, str] = MappingProxyType({})
+    mentions: Sequence[Mention] = ()
+
+    def __init__(self, start: int, end: int, kind: str):
+        self.start, self.end, self.kind = start, end, kind
+
+    def named(self) -> set[str]:
+        """Return the findings of its mentions."""
+        return {finding for mention in self.mentions for finding in mention.findings}
+
+
+def items_of(words: Sequence[str], phrases: dict) -> list[Item]:
+    """Return the items of a sentence, with its mentions. Words without a row that stand together are
+    one item."""
+    items: list[Item] = []
+    at, is_word = 0, False
+    while at < len(words):
+        end, row = longest(phrases, words, at) if words[at] in phrases else (at, None)
+        if row is not None:
+            item = Item(at, end, row.kind)
+            item.detail, item.before, item.after = row.detail, row.before, row.after
+            item.findings, item.values = row.findings, row.values
+            if row.kind == "name":
+                item.mentions = [Mention(row.findings, row.base, at, end)]
+            items.append(item)
+            is_word = False
+        else:
+            end = at + 1
+            kind = _KIND_OF_MARK.get(words[at], "word")
+            if is_word and kind == "word":
+                items[-1].end = end
+            else:
+                items.append(Item(at, end, kind))
+            is_word = kind == "word"
+        at = end
+    _add_states_of_organs(items)
+    return items
+
+
+def _add_states_of_organs(items: list[Item]) -> None:
+    """Add a mention for each organ with a state ("heart size is normal")."""
+    for index, item in enumerate(items):
+        if item.kind != "state" or not item.values or _qualifies_name(items, index):
+            continue
+        before, verb = _organs_before(items, index)
+        after = _organs_after(items, index)
+        for place in before if before and (verb or not after) else after:
+            organ = items[place]
+            values = item.values
+            value = values.get("heart" if organ.detail == "both" else organ.detail)
+            if organ.kind == "organ" and value:
+                first, last = items[min(place, index)], items[max(place, index)]
+                pair = "verb" if verb and place < index else "pair"
+                mention = Mention(organ.findings, value, first.start, last.end, pair)
+                last.mentions = [*last.mentions, mention]
+
+
+def _qualifies_name(items: list[Item], index: int) -> bool:
+    """Whether a state belongs to a finding behind it ("large effusion")."""
+    between = ("word", "new", "course", "adj")
+    following = next((i for i in items[index + 1 : index + 4] if i.kind not in between), None)
+    return bool(following and following.kind == "name" and following.findings)
+
+
+def _organs_before(items: list[Item], index: int) -> tuple[list[int], bool]:
+    """Return the places of the organs whose state stands behind them, and whether a verb does."""
+    organs, verb, apart = [], False, False
+    for place in range(index - 1, -1, -1):
+        item = items[place]
+        kind = item.kind
+        if kind in ("organ", "name"):
+            organs.append(place)
+        elif kind == "verb" or item.detail == "be":
+            if item.detail == "done" or (verb and items[place + 1].kind in ("verb", "word")):
+                continue
+            if organs or verb:
+                break
+            verb = item.detail != "has"
+        elif kind in (",", "and", "or", "/"):
+            apart = apart or (kind == "," and not (organs or verb))
+        elif kind in ("end", "state") or (kind == "no" and (organs or item.before)):
+            break
+    near = organs and items[index].start - items[organs[0]].end <= 4
+    if not verb and (apart or not near or items[organs[0]].kind == "name"):
+        return [], False
+    return organs, verb or bool(organs and organs[0] == index - 1)
+
+
+def _organs_after(items: list[Item], index: int) -> list[int]:
+    """Return the places of the organs whose state stands before them."""
+    organs = []
+    for place in range(index + 1, len(items)):
+        kind = items[place].kind
+        if kind == "organ":
+            organs.append(place)
+        elif kind == "verb":  # the last one begins a new statement
+            return organs[:-1] if len(organs) > 1 else organs
+        elif kind in (("new", "course") if organs else (",", "and", "or", "/")) or kind in (
+            "end", "name", "state", "no",
+        ):  # fmt: skip
+            break
+    return organs
+
 
 _DEVICES = ("support devices",)
+#: Kinds of cues from the one that decides first.
+_RANKS = ("silent", "maybe", "between", "keep", "no", "link", "or", "/")
 #: Kinds of cues that decide a state. Items of other kinds only limit the reach of these.
 _DECIDING = ("no", "maybe", "link", "silent", "keep")
 
@@ -33,7 +162,7 @@ def _forwards(items: list[Item], index: int) -> Iterator[Mention]:
     denies, long = cue.kind == "no", cue.detail == "list"
     by = ("or", "between") if denies else ("or", "between", "and")
     seen, words, comma, joined = 0, 0, False, ""
-    object_ = verb = closed = inside = False  # "no acute process, ..."; "no callus in the ..."
+    object_ = verb = inside = False  # "no acute process, ..."; "no callus in the ..."
     for place in range(index + 1, len(items)):
         item = items[place]
         kind = item.kind
@@ -48,13 +177,8 @@ def _forwards(items: list[Item], index: int) -> Iterator[Mention]:
             pair = item.mentions[0].pair
             if seen and pair and (comma or joined) and (joined != "or" or pair == "verb"):
                 return
-            if joined == "and" and (
-                (comma and seen and denies and long)
-                or (verb and not seen)
-                or (closed and _is_subject(items, place))
-            ):
+            if joined == "and" and ((comma and seen and denies and long) or (verb and not seen)):
                 return
-            closed = closed or joined == "or"
             if not inside:
                 yield from item.mentions
                 seen += 1
@@ -75,9 +199,6 @@ def _forwards(items: list[Item], index: int) -> Iterator[Mention]:
             verb = True
         elif kind == "no" and (denies or seen or item.start - cue.end > 2):
             return
-        elif kind == "maybe" and cue.after and denies:
-            if joined != "or" if seen else words and (comma or joined):
-                return
         elif kind == "silent" and cue.kind != "silent" and item.detail != "than":
             return
         elif kind in ("new", "course", "state"):
@@ -173,22 +294,12 @@ def add_cues(items: list[Item]) -> None:
 
 
 def decided(mention: Mention) -> tuple[str | None, Item | None]:
-    """Return the state of a mention and the cue that decides it: uncertain before negative; None if
-    the sentence states nothing."""
-    if not mention.cues:
+    """Return the state of a mention and the cue that decides it. A value decides before cues, and
+    uncertain cues before denials. The state is None if the sentence states nothing."""
+    cues = {cue.kind: cue for cue in ([mention.value] if mention.value else mention.cues)}
+    kind = next((kind for kind in _RANKS if kind in cues), "")
+    if kind in ("", "keep"):
         return mention.base, None
-    cues = {cue.kind: cue for cue in mention.cues}
-    if "silent" in cues:
-        later = [cue for cue in mention.cues if cue.kind == "no" and cue.start > cues["silent"].start]
-        return (NEGATIVE, later[-1]) if later else (None, cues["silent"])
-    for kind in ("maybe", "between"):
-        if kind in cues:
-            return UNCERTAIN, cues[kind]
-    if "keep" in cues:
-        return mention.base, None
-    if "no" in cues:
-        return None if mention.base == NEGATIVE else NEGATIVE, cues["no"]
-    for kind in ("link", "or", "/"):
-        if kind in cues:
-            return UNCERTAIN, cues[kind]
-    return mention.base, None
+    if kind == "no" and mention.base != NEGATIVE:
+        return NEGATIVE, cues[kind]
+    return None if kind in ("silent", "no") else UNCERTAIN, cues[kind]

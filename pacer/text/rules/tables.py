@@ -1,4 +1,5 @@
-"""The tables of phrases, and the search for the longest phrase that begins at a word.
+"""The tables of phrases, the search for the longest phrase that begins at a word, and the words of a
+sentence.
 
 A table has one phrase a line, in lower case. ``{name}`` stands for any phrase of a group of
 ``words.tsv``, and ``~2`` for up to two words of any kind. Empty lines and lines that begin with
@@ -99,31 +100,20 @@ for _row in own_table("words", "words"):
         _GROUPS.setdefault(_row.phrase, []).extend(wordings(_words))
 
 
-class Phrases:
-    """A trie of phrases. A node has the node behind each word, the nodes behind gaps by their
+def trie(meanings: Iterable[tuple[str, Any]]) -> dict:
+    """Return a trie of phrases. A node has the node behind each word, the nodes behind gaps by their
     length under ``"~"``, and under ``""`` the meaning of a phrase that ends there."""
-
-    def __init__(self, meanings: Iterable[tuple[str, Any]]):
-        self.root: dict = {}
-        self.vocabulary: set[str] = set()
-        for phrase, meaning in meanings:
-            for wording in wordings(phrase):
-                node = self.root
-                for word in wording.split():
-                    if word[0] == "~":
-                        node = node.setdefault("~", {}).setdefault(int(word[1:]), {})
-                    else:
-                        node = node.setdefault(word, {})
-                        self.vocabulary.add(word)
-                node[""] = meaning
-        self.root = _with_shared_ends(self.root, {})
-
-    def longest(self, words: Sequence[str], place: int) -> tuple[int, Any]:
-        """Return the end and the meaning of the longest phrase that begins at a place; None if
-        there is none."""
-        if place < len(words) and (words[place] in self.root or "~" in self.root):
-            return _longest(self.root, words, place)
-        return place, None
+    root: dict = {}
+    for phrase, meaning in meanings:
+        for wording in wordings(phrase):
+            node = root
+            for word in wording.split():
+                if word[0] == "~":
+                    node = node.setdefault("~", {}).setdefault(int(word[1:]), {})
+                else:
+                    node = node.setdefault(word, {})
+            node[""] = meaning
+    return _with_shared_ends(root, {})
 
 
 def _with_shared_ends(node: dict, known: dict) -> dict:
@@ -134,7 +124,9 @@ def _with_shared_ends(node: dict, known: dict) -> dict:
     return known.setdefault(tuple((word, id(behind)) for word, behind in node.items()), node)
 
 
-def _longest(node: dict, words: Sequence[str], begin: int) -> tuple[int, Any]:
+def longest(node: dict, words: Sequence[str], begin: int) -> tuple[int, Any]:
+    """Return the end and the meaning of the longest phrase of a trie that begins at a place; None
+    if there is none."""
     place, last = begin, len(words)
     end, meaning = begin, None
     while True:
@@ -145,7 +137,7 @@ def _longest(node: dict, words: Sequence[str], begin: int) -> tuple[int, Any]:
                 for skipped in range(min(gap, last - place) + 1):
                     if skipped and words[place + skipped - 1] in MARKS:
                         break
-                    far, found = _longest(behind, words, place + skipped)
+                    far, found = longest(behind, words, place + skipped)
                     if found is not None and far > end:
                         end, meaning = far, found
         if place == last or words[place] not in node:
@@ -160,12 +152,13 @@ _BRITISH = (("oe", "e"), ("ae", "e"), ("our", "or"), ("ise", "ize"), ("isation",
 
 
 class Forms(dict[str, str]):
-    """The form of each token in the tables: singular and American. A dash is ``–``;
-    articles and what stands for a removed word are empty; a negated verb is two words, and so are
-    two names that a cleaner has joined ("atelectasisscarring"), with the stroke between them."""
+    """The form of each token in the tables: singular and American. A dash is ``–``, and articles
+    and what stands for a removed word are empty. Two names that a cleaner has joined
+    ("atelectasisscarring") are two words, with the stroke between them."""
 
     def __init__(self, vocabulary: Iterable[str]):
-        super().__init__(dict.fromkeys(("a", "an", "the", "xxxx", "very", "quite"), ""))
+        super().__init__(dict.fromkeys("a an the xxxx very quite 's".split(), ""))
+        self |= {"n't": "not", "ca": "can"}
         self._vocabulary = frozenset(vocabulary)
 
     def __missing__(self, token: str) -> str:
@@ -173,7 +166,7 @@ class Forms(dict[str, str]):
             return _number(token)
         if not token[0].isalpha():
             return "–" if token[0] in "-–—" else token
-        self[token] = self._known(token) or self._negated(token) or self._joined(token) or token
+        self[token] = self._known(token) or self._joined(token) or token
         return self[token]
 
     def _known(self, word: str) -> str | None:
@@ -188,28 +181,31 @@ class Forms(dict[str, str]):
         )
         return next((form for form in forms if form in self._vocabulary), None)
 
-    def _negated(self, word: str) -> str | None:
-        if word.endswith("n't"):
-            return f"{self[{'ca': 'can', 'wo': 'will'}.get(word[:-3], word[:-3])]} not"
-        return self[word.removesuffix("'s")] if word.endswith("'s") else None
-
     def _joined(self, word: str) -> str | None:
         halves = ((word[:cut], word[cut:]) for cut in range(_HALF, len(word) - _HALF + 1))
-        known = ((self._known(one), self._known(other)) for one, other in halves)
-        return next((f"{one} / {other}" for one, other in known if one and other), None)
+        known = (tuple(map(self._known, both)) for both in halves)
+        return next((" / ".join(both) for both in known if all(both)), None)
 
 
 def _number(token: str) -> str:
     """Return what stands for a number: 0, 1, a low or high share, or any other."""
     share = float(re.split(r"[,:%]", token)[0]) / (100 if token[-1] == "%" else 1)
-    return "01"[int(share)] if share in (0, 1) else "#" if share > 1 else "%high" if share >= 0.5 else "%low"
+    return (
+        "01"[int(share)]
+        if share in (0, 1)
+        else "#"
+        if share > 1
+        else "%high"
+        if share >= 0.5
+        else "%low"
+    )
 
 
 #: The shortest name that is looked for in words that a cleaner has joined, in letters.
 _HALF = 7
 #: Words and marks of a sentence. A dash between blanks is a mark; other dashes join words.
 _TOKEN = re.compile(
-    r"[a-zø][a-z0-9ø]*(?:'[a-z]+)?|\d+(?:[.,:]\d+)*%?|[,/():?=|✓✗☐☒]|(?:(?<=\s)|^)[-–—]+(?=\s)"
+    r"[a-zø][a-z0-9ø]*?(?=n't)|n't|'s\b|[a-zø][a-z0-9ø]*|\d+(?:[.,:]\d+)*%?|[,/():?=|✓✗☐☒]|(?:(?<=\s)|^)[-–—]+(?=\s)"
 )
 
 
@@ -220,11 +216,35 @@ def words_of(sentence: str, forms: Forms) -> tuple[str, ...]:
 
 def places_of(sentence: str, forms: Forms) -> list[tuple[int, int]]:
     """Return the places of the words of a sentence."""
-    places = []
-    for token in _TOKEN.finditer(sentence):
-        form = forms[token[0]]
-        if form:
-            places.append(token.span())
-            if " " in form:
-                places += [token.span()] * form.count(" ")
-    return places
+    return [token.span() for token in _TOKEN.finditer(sentence) for _ in forms[token[0]].split()]
+
+
+class Lexicon:
+    """The tables in use: names of findings, cues, values, headings, words of attributes.
+
+    Args:
+        more_findings: a table like ``names.tsv`` with names of further findings. Where both have a
+            phrase, its row counts.
+    """
+
+    def __init__(self, more_findings: Path | None = None):
+        self.names = own_table("names", "name")
+        self.names += read_table(more_findings, "name") if more_findings else []
+        cues, forms, attributes = map(own_table, ("cues", "forms", "attributes"))
+        self.phrases = trie((row.phrase, row) for row in self.names + cues)
+        self.sections, self.values, self.fillers = (
+            trie((row.phrase, row.detail or kind) for row in forms if row.kind == kind)
+            for kind in ("section", "value", "filler")
+        )
+        #: Words that only announce a value ("status: absent").
+        self.keys = {row.phrase for row in forms if row.kind == "key"}
+        self.attributes = trie((row.phrase, frozenset(row.kind.split())) for row in attributes)
+        rows = [*self.names, *cues, *forms, *attributes]
+        self.forms = Forms(" ".join(text for row in rows for text in wordings(row.phrase)).split())
+        #: A word of each name, without which a sentence does not have it.
+        self.name_words = {
+            max(text.split(), key=len) for row in self.names for text in wordings(row.phrase)
+        }
+
+
+OWN = Lexicon()
