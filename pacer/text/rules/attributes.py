@@ -17,10 +17,9 @@ from pacer.text.rules.tables import NEGATIVE, OWN, longest
 _VALUES = Attributes(*map(frozenset, VALUES.values()))
 #: The words describe something that is no finding.
 _ELSEWHERE = "elsewhere"
-_BREAKS = frozenset(
-    (",", "and", "with", "but", "without", "while", "whereas", "although", "though")
-)
-_AND = ("and", "as", "but")
+#: Words between phrases; "well" stands for "as well as".
+_BREAKS = frozenset(", and with but without well while whereas although though".split())
+_AND = ("and", "well", "but")
 _VERBS = frozenset("is are was were has have had remain remains appear appears show shows".split())
 _PLACES = frozenset("on at in within over along throughout involving".split())
 _PRONOUNS = frozenset(("it", "they", "this", "these", "both"))
@@ -112,7 +111,10 @@ def _phrases(words: Sequence[str], named: Sequence[Named]) -> Iterator[_Phrase]:
     effusions")."""
     stating, last = [*_stating(words)], len(words)
     start, joined = 0, ""
-    for cut, behind in (*_breaks(words, named), (last, last)):
+    for cut in (*_breaks(words, named), last):
+        if start == cut < last:  # ", and"
+            start, joined = cut + 1, joined + words[cut]
+            continue
         findings = tuple([finding for begin, _, finding in named if start <= begin < cut])
         states = _union(states for _, end, states in stating if start < end <= cut)
         is_elsewhere = _ELSEWHERE in states
@@ -121,9 +123,9 @@ def _phrases(words: Sequence[str], named: Sequence[Named]) -> Iterator[_Phrase]:
             if words[cut] == ",":
                 leads = not start and (ends or words[start] in _PLACES)
             else:
-                next_to = _union(one for begin, _, one in stating if begin in (behind, behind + 1))
+                next_to = _union(one for begin, _, one in stating if 0 < begin - cut < 3)
                 both = states & _VALUES.side and next_to & _VALUES.side
-                leads = words[behind - 1] in _AND and next_to and (ends or both)
+                leads = words[cut] in _AND and next_to and (ends or both)
                 leads = leads and not (start and states & _VALUES.course)
             if leads and not _has_verb(words[start:cut]):
                 continue
@@ -133,7 +135,7 @@ def _phrases(words: Sequence[str], named: Sequence[Named]) -> Iterator[_Phrase]:
             else:
                 findings = ("",)
         yield _Phrase(words[start:cut], findings, joined, _attributes(states))
-        start, joined = behind, "".join(words[cut:behind])
+        start, joined = cut + 1, "".join(words[cut : cut + 1])
 
 
 def _union(states: Iterable[frozenset[str]]) -> frozenset[str]:
@@ -150,16 +152,10 @@ def _stating(words: Sequence[str]) -> Iterator[tuple[int, int, frozenset[str]]]:
         place = max(end, place + 1)
 
 
-def _breaks(words: Sequence[str], named: Sequence[Named]) -> Iterator[tuple[int, int]]:
+def _breaks(words: Sequence[str], named: Sequence[Named]) -> Iterator[int]:
     for place, word in enumerate(words):
-        if word in _BREAKS or (word == "as" and words[place + 1 : place + 3] == ("well", "as")):
-            end = place + (3 if word == "as" else 1)
-            if word == "," and words[end : end + 1] == ("and",):
-                end += 1
-            elif word == "and" and words[place - 1 : place] == (",",):
-                continue
-            if not any(begin < end <= stop for begin, stop, _ in named):
-                yield place, end
+        if word in _BREAKS and not any(begin <= place < stop for begin, stop, _ in named):
+            yield place
 
 
 def _has_verb(words: Sequence[str]) -> bool:

@@ -96,7 +96,7 @@ _BLANK, _LABEL = re.compile(r"[\n\f]\s*[\n\f]"), re.compile(r"\s*[\w /-]{2,40}:"
 #: What may stand between a heading over a list and the list, instead of a colon.
 _BEHIND_HEADING = re.compile(r"\s[-–—]+\s|\binclud(?:e|es|ing)\b")
 #: A text without any of these has no headings.
-_HEADED = re.compile(rf"[:#\n\f]|{_BEHIND_HEADING.pattern}")
+_SIGNS_OF_HEADINGS = (":", "#", "\n", "\f", " -", " –", " —", "includ")
 #: The longest heading, in characters.
 _HEADING = 60
 
@@ -156,7 +156,7 @@ def parts(report: str) -> Iterator[Part]:
     text = plain(report)
     text = _with_breaks(text) if "\n" in text else text
     spans, lower = _spans(text), text.lower()
-    if not _HEADED.search(text):
+    if not any(sign in text for sign in _SIGNS_OF_HEADINGS):
         for start, end in spans:
             yield lower[start:end], start, POSITIVE, -1, text[end : end + 1] == "?"
         return

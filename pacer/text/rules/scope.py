@@ -136,88 +136,107 @@ def _organs_after(items: list[Item], index: int) -> list[int]:
 
 
 _DEVICES = ("support devices",)
+_CONJUNCTIONS = ("and", "or", "/", "between")
 #: Kinds of cues from the one that decides first.
 _RANKS = ("silent", "maybe", "between", "keep", "no", "link", "or", "/")
 #: Kinds of cues that decide a state. Items of other kinds only limit the reach of these.
 _DECIDING = ("no", "maybe", "link", "silent", "keep")
 
 
-def _goes_on(items: list[Item], place: int, by: tuple[str, ...]) -> bool:
-    """Whether one of these conjunctions follows in the same list."""
-    kinds = (item.kind for item in items[place:])
-    return next((kind in by for kind in kinds if kind in (*by, "end", "verb", "no")), False)
+class _Reach:
+    """The mentions that a cue reaches behind it. Their list ends at a verb, at the next denial, and
+    where a new statement begins ("no pneumothorax, small effusion")."""
 
+    def __init__(self, items: list[Item], index: int):
+        self.items, self.index, self.cue = items, index, items[index]
+        self.denies, self.is_long = self.cue.kind == "no", self.cue.detail == "list"
+        #: Mentions, and other words before the first one; the comma and conjunction since the last.
+        self.seen, self.words, self.comma, self.joined = 0, 0, False, ""
+        #: "No acute process, …"; "no change is …"; "no callus in the …".
+        self.has_object = self.has_verb = self.inside = False
 
-def _is_subject(items: list[Item], place: int) -> bool:
-    """Whether a verb or a course follows a mention, which then begins a new statement."""
-    between = ("word", "new", "adj", "organ", "prep")
-    item = next((item for item in items[place + 1 :] if item.kind not in between), None)
-    return item is not None and (item.kind in ("verb", "course") or item.detail == "verb")
-
-
-def _forwards(items: list[Item], index: int) -> Iterator[Mention]:
-    """Yield the mentions that a cue reaches behind it: a list ends at a verb, at the next denial,
-    and where a new statement begins ("no pneumothorax, small effusion")."""
-    cue = items[index]
-    denies, long = cue.kind == "no", cue.detail == "list"
-    by = ("or", "between") if denies else ("or", "between", "and")
-    seen, words, comma, joined = 0, 0, False, ""
-    object_ = verb = inside = False  # "no acute process, ..."; "no callus in the ..."
-    for place in range(index + 1, len(items)):
-        item = items[place]
-        kind = item.kind
-        if item.start >= cue.end + cue.after or kind == "end":
-            return
-        if item.mentions:
-            if comma and not joined and not _goes_on(items, place, by):
-                if (seen and not denies or not seen and object_) and not long:
-                    return
-                if seen and _is_subject(items, place):
-                    return
-            pair = item.mentions[0].pair
-            if seen and pair and (comma or joined) and (joined != "or" or pair == "verb"):
+    def mentions(self) -> Iterator[Mention]:
+        for place in range(self.index + 1, len(self.items)):
+            item = self.items[place]
+            if item.kind == "end" or item.start >= self.cue.end + self.cue.after:
                 return
-            if joined == "and" and ((comma and seen and denies and long) or (verb and not seen)):
+            if not item.mentions:
+                if self._ends_at(place, item, item.kind):
+                    return
+                continue
+            if self._ends_before(place, item.mentions[0].pair):
                 return
-            if not inside:
+            if not self.inside:
                 yield from item.mentions
-                seen += 1
-            comma, joined, inside = False, "", False
-        elif kind == ",":
-            if denies and cue.before and place == index + 1:  # "absent, consolidation"
-                return
-            comma, inside = True, False
-            object_ = object_ or (not seen and words > 0)
-        elif kind in ("and", "or", "/", "between"):
-            joined, inside = "or" if kind == "between" else kind, False
-        elif kind == "verb":
-            following = items[place + 1] if place + 1 < len(items) else item
-            if item.detail == "done" and seen and (comma or joined) and following.mentions:
-                continue  # "effusion, or identified mass"
-            if seen:
-                return
-            verb = True
-        elif kind == "no" and (denies or seen or item.start - cue.end > 2):
-            return
-        elif kind == "silent" and cue.kind != "silent" and item.detail != "than":
-            return
-        elif kind in ("new", "course", "state"):
-            listed = (long and not comma) or _goes_on(items, place, ("or", "between"))
-            if (seen or object_) and (joined == "and" or (comma and not joined)) and not listed:
-                return
-        elif kind == "link":
-            inside = False
-        elif kind == "prep":
-            inside = denies and seen + words > 0
-        elif kind in ("word", "organ") and not seen:
-            words += 1
+                self.seen += 1
+            self.comma, self.joined, self.inside = False, "", False
+
+    def _ends_before(self, place: int, pair: str) -> bool:
+        """Whether a mention belongs to another statement."""
+        seen, joined = self.seen, self.joined
+        if self.comma and not joined and not self._goes_on(place, self.denies):
+            is_new = not self.denies if seen else self.has_object
+            if (is_new and not self.is_long) or (seen and self._is_subject(place)):
+                return True
+        if seen and pair and (self.comma or joined) and (joined != "or" or pair == "verb"):
+            return True
+        is_last = self.comma and seen and self.denies and self.is_long
+        return joined == "and" and bool(is_last or (self.has_verb and not seen))
+
+    def _ends_at(self, place: int, item: Item, kind: str) -> bool:
+        """Whether the list ends at an item that names no finding; if not, note the item."""
+        divided = self.comma or self.joined
+        if kind == "," or kind in _CONJUNCTIONS:
+            return self._add_joint(kind, place)
+        if kind == "verb":
+            following = self.items[place + 1 : place + 2]
+            if (
+                item.detail == "done"
+                and self.seen
+                and divided
+                and following
+                and following[0].mentions
+            ):
+                return False  # "effusion, or identified mass"
+            self.has_verb = True
+            return self.seen > 0
+        if kind in ("new", "course", "state"):
+            listed = (self.is_long and not self.comma) or self._goes_on(place, denies=True)
+            begins = self.joined == "and" or (self.comma and not self.joined)
+            return bool((self.seen or self.has_object) and begins and not listed)
+        if kind in ("link", "prep"):
+            self.inside = kind == "prep" and self.denies and self.seen + self.words > 0
+        self.words += kind in ("word", "organ") and not self.seen
+        is_far = self.denies or self.seen or item.start - self.cue.end > 2
+        is_other = self.cue.kind != "silent" and item.detail != "than"
+        return bool(is_far if kind == "no" else kind == "silent" and is_other)
+
+    def _add_joint(self, kind: str, place: int) -> bool:
+        self.inside = False
+        if kind != ",":
+            self.joined = "or" if kind == "between" else kind
+            return False
+        self.comma = True
+        self.has_object = self.has_object or (not self.seen and self.words > 0)
+        return self.denies and self.cue.before > 0 and place == self.index + 1  # "absent, mass"
+
+    def _goes_on(self, place: int, denies: bool) -> bool:
+        """Whether a conjunction follows in the same list."""
+        by = ("or", "between") if denies else ("or", "between", "and")
+        kinds = (item.kind for item in self.items[place:])
+        return next((kind in by for kind in kinds if kind in (*by, "end", "verb", "no")), False)
+
+    def _is_subject(self, place: int) -> bool:
+        """Whether a verb or a course follows a mention, which then begins a new statement."""
+        between = ("word", "new", "adj", "organ", "prep")
+        item = next((one for one in self.items[place + 1 :] if one.kind not in between), None)
+        return item is not None and (item.kind in ("verb", "course") or item.detail == "verb")
 
 
 def _backwards(items: list[Item], index: int) -> Iterator[Mention]:
     """Yield the mentions that a cue reaches before it: its subject, and what is listed with it."""
     cue = items[index]
     seen, comma, joined, listed, first = 0, False, "", cue.detail == "list", -1
-    limits = ("no", "silent", "maybe")[: 3 - (cue.kind == "maybe")]
     for place in range(index - 1, -1, -1):
         item = items[place]
         kind = item.kind
@@ -238,8 +257,6 @@ def _backwards(items: list[Item], index: int) -> Iterator[Mention]:
         elif kind in ("and", "or", "/", "cause"):
             joined, listed = kind, listed or seen > 0 or kind == "and"
         elif kind == "verb" and seen:
-            return
-        elif kind in limits and item.after and (seen or comma):
             return
 
 
@@ -262,7 +279,7 @@ def _alternatives(items: list[Item], index: int) -> None:
             return
         if ("lung opacity",) in (left.findings, right.findings):  # "opacity/atelectasis"
             return
-    others = list(_forwards(items, index)) if cue.after else [right]
+    others = list(_Reach(items, index).mentions()) if cue.after else [right]
     for mention in filter(None, (left, *others)):
         mention.cues.append(cue)
 
@@ -275,7 +292,9 @@ def _beside(items: list[Item]) -> Mention | None:
 
 
 def add_cues(items: list[Item]) -> None:
+    """Add to each mention the cues that reach it."""
     behind, more = [], False
+    last = max(place for place, item in enumerate(items) if item.mentions)
     for index, item in enumerate(items):
         if item.kind in ("/", "between", "or"):
             _alternatives(items, index)
@@ -283,7 +302,7 @@ def add_cues(items: list[Item]) -> None:
             more = more or item.detail == "more"
             if item.detail == "than" and not more:  # "larger than before"
                 continue
-            reached = list(_forwards(items, index)) if item.after else []
+            reached = list(_Reach(items, index).mentions()) if item.after and index < last else []
             for mention in reached:
                 mention.cues.append(item)
             if item.before and not reached and _closes(items, index):
@@ -296,6 +315,8 @@ def add_cues(items: list[Item]) -> None:
 def decided(mention: Mention) -> tuple[str | None, Item | None]:
     """Return the state of a mention and the cue that decides it. A value decides before cues, and
     uncertain cues before denials. The state is None if the sentence states nothing."""
+    if not (mention.value or mention.cues):
+        return mention.base, None
     cues = {cue.kind: cue for cue in ([mention.value] if mention.value else mention.cues)}
     kind = next((kind for kind in _RANKS if kind in cues), "")
     if kind in ("", "keep"):

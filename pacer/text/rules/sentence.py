@@ -72,7 +72,7 @@ def _read(lexicon: Lexicon, text: str) -> Sentence:
     mentions = [mention for item in items for mention in item.mentions]
     if not mentions:
         return Sentence(words)
-    places = places_of(text, lexicon.forms)
+    places = places_of(text, words, lexicon.forms)
     if not VALUED.isdisjoint(words):
         add_values(items, words, lexicon)
     add_cues(items)

@@ -151,14 +151,18 @@ _ENDINGS = (("", ""), ("ies", "y"), ("ses", "sis"), ("ces", "x"), ("es", ""), ("
 _BRITISH = (("oe", "e"), ("ae", "e"), ("our", "or"), ("ise", "ize"), ("isation", "ization"))
 
 
+#: The verbs of "isn't", "don't" and so on, which are words by themselves.
+_BEFORE_NOT = {f"{verb}n": verb for verb in ("is", "are", "was", "were", "has", "do", "does", "did")}
+
+
 class Forms(dict[str, str]):
     """The form of each token in the tables: singular and American. A dash is ``–``, and articles
     and what stands for a removed word are empty. Two names that a cleaner has joined
     ("atelectasisscarring") are two words, with the stroke between them."""
 
     def __init__(self, vocabulary: Iterable[str]):
-        super().__init__(dict.fromkeys("a an the xxxx very quite 's".split(), ""))
-        self |= {"n't": "not", "ca": "can"}
+        super().__init__(dict.fromkeys(("a", "an", "the", "xxxx", "very", "quite", "'s"), ""))
+        self.update({"'t": "not"}, **_BEFORE_NOT)
         self._vocabulary = frozenset(vocabulary)
 
     def __missing__(self, token: str) -> str:
@@ -205,7 +209,7 @@ def _number(token: str) -> str:
 _HALF = 7
 #: Words and marks of a sentence. A dash between blanks is a mark; other dashes join words.
 _TOKEN = re.compile(
-    r"[a-zø][a-z0-9ø]*?(?=n't)|n't|'s\b|[a-zø][a-z0-9ø]*|\d+(?:[.,:]\d+)*%?|[,/():?=|✓✗☐☒]|(?:(?<=\s)|^)[-–—]+(?=\s)"
+    r"[a-zø][a-z0-9ø]*|'[st]\b|\d+(?:[.,:]\d+)*%?|[,/():?=|✓✗☐☒]|(?:(?<=\s)|^)[-–—]+(?=\s)"
 )
 
 
@@ -214,8 +218,11 @@ def words_of(sentence: str, forms: Forms) -> tuple[str, ...]:
     return tuple(" ".join(map(forms.__getitem__, _TOKEN.findall(sentence))).split())
 
 
-def places_of(sentence: str, forms: Forms) -> list[tuple[int, int]]:
+def places_of(sentence: str, words: Sequence[str], forms: Forms) -> list[tuple[int, int]]:
     """Return the places of the words of a sentence."""
+    places = [token.span() for token in _TOKEN.finditer(sentence) if forms[token[0]]]
+    if len(places) == len(words):
+        return places
     return [token.span() for token in _TOKEN.finditer(sentence) for _ in forms[token[0]].split()]
 
 
