@@ -48,7 +48,9 @@ def items_of(words: Sequence[str], phrases: dict) -> list[Item]:
     items: list[Item] = []
     at, is_word = 0, False
     while at < len(words):
-        end, row = longest(phrases, words, at) if words[at] in phrases else (at, None)
+        node = phrases.get(words[at], {})
+        goes_on = len(node) > ("" in node)
+        end, row = longest(phrases, words, at) if goes_on else (at + 1, node.get(""))
         if row is not None:
             item = Item(at, end, row.kind)
             item.detail, item.before, item.after = row.detail, row.before, row.after
