@@ -12,6 +12,7 @@ modules in order:
 - ``report``: everything that the report says.
 """
 
+from pacer.text.rules.layout import without_prompt
 from pacer.text.rules.report import (
     Mention,
     extract_anchor,
@@ -32,4 +33,5 @@ __all__ = [
     "read_more",
     "read_report",
     "sentence_attributes",
+    "without_prompt",
 ]

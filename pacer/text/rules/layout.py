@@ -28,11 +28,22 @@ def _letter(letter: str) -> str:
     return "-" if kind == "Pd" or plain == "−" else " " if kind[0] in "ZC" else plain
 
 
+_THOUGHT = r"\A.*</think(?:ing)?>|<think(?:ing)?>.*"
+_ASIDE = re.compile(rf"{_THOUGHT}|</?answer>", re.IGNORECASE | re.DOTALL)
+
+
+def without_prompt(text: str) -> str:
+    """Return a generated text without its thoughts and the tags around its answer; unchanged if it
+    has none."""
+    answer = _ASIDE.sub("", text)
+    return text if answer == text else answer.strip()
+
+
 #: Markup: a sign without which a text has none, the pattern, and what stands for it.
 _MARKUP = [
     (sign, re.compile(pattern, re.IGNORECASE | re.DOTALL), new)
     for sign, pattern, new in (
-        ("think", r"\A.*</think(?:ing)?>|<think(?:ing)?>.*", ""),
+        ("think", _THOUGHT, ""),
         ("&", r"&(?:#\w{1,6}|[a-z]{2,8});", None),
         ("<", r"<(?:br|/?(?:p|li|div|tr|table|ul|ol|h\d|findings|impression))\b[^<>]*>", "\n\n"),
         ("<", r"</?\w[^<>]{0,60}>|<\|[^<>]*\|>", ""),
@@ -158,7 +169,8 @@ def parts(report: str) -> Iterator[Part]:
     spans, lower = _spans(text), text.lower()
     if not any(sign in text for sign in _SIGNS_OF_HEADINGS):
         for start, end in spans:
-            yield lower[start:end], start, POSITIVE, -1, text[end : end + 1] == "?"
+            asks = text[end : end + 1] == "?"
+            yield lower[start : end + asks], start, POSITIVE, -1, asks
         return
     starts = [start for start, _ in spans]
     gaps = [text[end:start] for end, start in zip([0, *(end for _, end in spans)], starts)]
@@ -186,7 +198,7 @@ def parts(report: str) -> Iterator[Part]:
         if skips:
             skips = place < last or closing not in (".", "!", "?")
             continue
-        yield lower[start:end], start, state, above, closing == "?"
+        yield lower[start : end + (closing == "?")], start, state, above, closing == "?"
         if is_inline and closing not in (";", "[", "]"):
             state, is_inline = POSITIVE, False
 
