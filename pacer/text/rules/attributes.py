@@ -18,10 +18,28 @@ _VALUES = Attributes(*map(frozenset, VALUES.values()))
 #: The words describe something that is no finding.
 _ELSEWHERE = "elsewhere"
 #: Words between phrases; "well" stands for "as well as".
-_BREAKS = frozenset(", and with but without well while whereas although though".split())
+_BREAKS = frozenset(
+    (",", "and", "with", "but", "without", "well", "while", "whereas", "although", "though")
+)
 _AND = ("and", "well", "but")
-_VERBS = frozenset("is are was were has have had remain remains appear appears show shows".split())
-_PLACES = frozenset("on at in within over along throughout involving".split())
+VERBS = frozenset(
+    (
+        "is",
+        "are",
+        "was",
+        "were",
+        "has",
+        "have",
+        "had",
+        "remain",
+        "remains",
+        "appear",
+        "appears",
+        "show",
+        "shows",
+    )
+)
+_PLACES = frozenset(("on", "at", "in", "within", "over", "along", "throughout", "involving"))
 _PRONOUNS = frozenset(("it", "they", "this", "these", "both"))
 
 #: The first word of the name of a finding, the word behind it, and the finding; empty if the
@@ -46,7 +64,7 @@ def attributes_of_sentences(sentences: Iterable[Sentence]) -> dict[str, list[Att
     before: Sequence[str] = ()
     for sentence in sentences:
         words = sentence.words
-        if before and not (words[:1] and words[0] in _PRONOUNS and _VERBS.issuperset(words[1:2])):
+        if before and not (words[:1] and words[0] in _PRONOUNS and VERBS.issuperset(words[1:2])):
             before = ()
         if not (sentence.affirms or any(before)):
             continue
@@ -160,8 +178,7 @@ def _breaks(words: Sequence[str], named: Sequence[Named]) -> Iterator[int]:
 
 def _has_verb(words: Sequence[str]) -> bool:
     return any(
-        word in _VERBS and words[place - 1 : place] != ("there",)
-        for place, word in enumerate(words)
+        word in VERBS and words[place - 1 : place] != ("there",) for place, word in enumerate(words)
     )
 
 

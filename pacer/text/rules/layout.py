@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from itertools import pairwise
 
 from pacer.text.rules.scope import items_of
 from pacer.text.rules.tables import MARKS, NEGATIVE, OWN, POSITIVE, UNCERTAIN, longest, words_of
@@ -83,7 +84,7 @@ def _with_breaks(text: str) -> str:
     rows = text.split("\n")
     width = max(map(len, rows))
     marked = rows[0]
-    for row, after in zip(rows, rows[1:]):
+    for row, after in pairwise(rows):
         word = after.split(maxsplit=1)[0] if row.strip() and after.strip() else ""
         room = width < _WIDTH or len(row.rstrip()) + 1 + len(word) < width - 3
         ends = word and room and (not word[0].islower() or _LABEL.match(after))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor, Attributes
 from pacer.data.findings import FINDINGS
-from pacer.text.rules.attributes import attributes_of_sentences, united
+from pacer.text.rules.attributes import VERBS, attributes_of_sentences, united
 from pacer.text.rules.layout import parts
 from pacer.text.rules.sentence import Sentence, answered, reader
 from pacer.text.rules.tables import NEGATIVE, OWN, POSITIVE, Lexicon
@@ -90,10 +90,11 @@ def _sentences(report: str, lexicon: Lexicon) -> Iterator[tuple[int, Sentence]]:
     for text, place, state, heading, is_question in parts(report):
         sentence = read(text)
         if state != POSITIVE and heading != ended and sentence.stated:
-            if any(one.state != state and not one.is_plain for one in sentence.stated):
+            has_verb = not VERBS.isdisjoint(sentence.words)
+            own = [one.state if has_verb or not one.is_plain else state for one in sentence.stated]
+            if any(one != state for one in own):
                 ended = heading
-            states = [state if one.is_plain else one.state for one in sentence.stated]
-            sentence = sentence.with_states(states)
+            sentence = sentence.with_states(own)
         if question and {"|"}.issuperset(sentence.words):  # the line below the head of a table
             continue
         if question:

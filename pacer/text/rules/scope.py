@@ -43,8 +43,8 @@ class Item:
 
 
 def items_of(words: Sequence[str], phrases: dict) -> list[Item]:
-    """Return the items of a sentence, with its mentions. Words without a row that stand together are
-    one item."""
+    """Return the items of a sentence, with its mentions. Words without a row that stand together
+    are one item."""
     items: list[Item] = []
     at, is_word = 0, False
     while at < len(words):
@@ -290,7 +290,7 @@ def _beside(items: list[Item]) -> Mention | None:
     """Return the first mention, if no other statement begins before it."""
     ends = (",", "and", "end", "verb", "between", *_DECIDING)
     first = next((item for item in items if item.mentions or item.kind in ends), None)
-    return first and next(iter(first.mentions), None)
+    return first.mentions[0] if first and first.mentions else None
 
 
 def add_cues(items: list[Item]) -> None:

@@ -76,13 +76,12 @@ def _read(lexicon: Lexicon, text: str) -> Sentence:
     if not VALUED.isdisjoint(words):
         add_values(items, words, lexicon)
     add_cues(items)
-    has_verb = any(item.kind == "verb" and words[item.start] not in ":=" for item in items)
     stated = []
     for mention in sorted(mentions, key=_START):
         first, behind = mention.start, mention.end
         state, cue = decided(mention)
-        span = cue and (places[cue.start][0], places[cue.end - 1][1])
-        is_plain = mention.base == POSITIVE and not (has_verb or mention.value)
+        span = (places[cue.start][0], places[cue.end - 1][1]) if cue else None
+        is_plain = mention.base == POSITIVE and not mention.value
         is_plain = is_plain and all(one.kind in "or /" for one in mention.cues)
         start, end = places[first][0], places[behind - 1][1]
         for finding in mention.findings:

@@ -1,4 +1,4 @@
-"""The tables of phrases, the search for the longest phrase that begins at a word, and the words of a
+"""The tables of phrases, the search for the longest phrase at a word, and the words of a
 sentence.
 
 A table has one phrase a line, in lower case. ``{name}`` stands for any phrase of a group of
@@ -88,10 +88,12 @@ def own_table(name: str, kind: str = "") -> list[Row]:
 def wordings(phrase: str) -> list[str]:
     """Return the phrases that a phrase with groups stands for. Raises a DataError if there is no
     such group."""
-    words = [_GROUPS.get(word[1:-1]) if word[0] == "{" else [word] for word in phrase.split()]
-    if None in words:
-        raise DataError(f"{phrase}: unknown group; words.tsv has the groups")
-    return list(map(" ".join, product(*words)))
+    choices = []
+    for word in phrase.split():
+        choices.append([word] if word[0] != "{" else _GROUPS.get(word[1:-1], []))
+        if not choices[-1]:
+            raise DataError(f"{phrase}: unknown group {word}; words.tsv has the groups")
+    return [" ".join(words) for words in product(*choices)]
 
 
 _GROUPS: dict[str, list[str]] = {}
@@ -101,8 +103,8 @@ for _row in own_table("words", "words"):
 
 
 def trie(meanings: Iterable[tuple[str, Any]]) -> dict:
-    """Return a trie of phrases. A node has the node behind each word, the nodes behind gaps by their
-    length under ``"~"``, and under ``""`` the meaning of a phrase that ends there."""
+    """Return a trie of phrases. A node has the node behind each word, the nodes behind gaps by
+    their length under ``"~"``, and under ``""`` the meaning of a phrase that ends there."""
     root: dict = {}
     for phrase, meaning in meanings:
         for wording in wordings(phrase):
@@ -152,7 +154,9 @@ _BRITISH = (("oe", "e"), ("ae", "e"), ("our", "or"), ("ise", "ize"), ("isation",
 
 
 #: The verbs of "isn't", "don't" and so on, which are words by themselves.
-_BEFORE_NOT = {f"{verb}n": verb for verb in ("is", "are", "was", "were", "has", "do", "does", "did")}
+_BEFORE_NOT = {
+    f"{verb}n": verb for verb in ("is", "are", "was", "were", "has", "do", "does", "did")
+}
 
 
 class Forms(dict[str, str]):
@@ -187,8 +191,8 @@ class Forms(dict[str, str]):
 
     def _joined(self, word: str) -> str | None:
         halves = ((word[:cut], word[cut:]) for cut in range(_HALF, len(word) - _HALF + 1))
-        known = (tuple(map(self._known, both)) for both in halves)
-        return next((" / ".join(both) for both in known if all(both)), None)
+        known = (map(self._known, both) for both in halves)
+        return next((f"{one} / {other}" for one, other in known if one and other), None)
 
 
 def _number(token: str) -> str:
