@@ -42,10 +42,13 @@ class Item:
         return {finding for mention in self.mentions for finding in mention.findings}
 
 
+Items = list[Item]
+
+
 def items_of(words: Sequence[str], phrases: dict) -> list[Item]:
     """Return the items of a sentence, with its mentions. Words without a row that stand together
     are one item."""
-    items: list[Item] = []
+    items: Items = []
     at, is_word = 0, False
     while at < len(words):
         node = phrases.get(words[at], {})
@@ -72,7 +75,7 @@ def items_of(words: Sequence[str], phrases: dict) -> list[Item]:
     return items
 
 
-def _add_states_of_organs(items: list[Item]) -> None:
+def _add_states_of_organs(items: Items) -> None:
     """Add a mention for each organ with a state ("heart size is normal")."""
     for index, item in enumerate(items):
         if item.kind != "state" or not item.values or _qualifies_name(items, index):
@@ -90,14 +93,14 @@ def _add_states_of_organs(items: list[Item]) -> None:
                 last.mentions = [*last.mentions, mention]
 
 
-def _qualifies_name(items: list[Item], index: int) -> bool:
+def _qualifies_name(items: Items, index: int) -> bool:
     """Whether a state belongs to a finding behind it ("large effusion")."""
     between = ("word", "new", "course", "adj")
     following = next((i for i in items[index + 1 : index + 4] if i.kind not in between), None)
     return bool(following and following.kind == "name" and following.findings)
 
 
-def _organs_before(items: list[Item], index: int) -> tuple[list[int], bool]:
+def _organs_before(items: Items, index: int) -> tuple[list[int], bool]:
     """Return the places of the organs whose state stands behind them, and whether a verb does."""
     organs, verb, apart = [], False, False
     for place in range(index - 1, -1, -1):
@@ -121,7 +124,7 @@ def _organs_before(items: list[Item], index: int) -> tuple[list[int], bool]:
     return organs, verb or bool(organs and organs[0] == index - 1)
 
 
-def _organs_after(items: list[Item], index: int) -> list[int]:
+def _organs_after(items: Items, index: int) -> list[int]:
     """Return the places of the organs whose state stands before them."""
     organs = []
     for place in range(index + 1, len(items)):
@@ -145,97 +148,98 @@ _RANKS = ("silent", "maybe", "between", "keep", "no", "link", "or", "/")
 _DECIDING = ("no", "maybe", "link", "silent", "keep")
 
 
-class _Reach:
-    """The mentions that a cue reaches behind it. Their list ends at a verb, at the next denial, and
-    where a new statement begins ("no pneumothorax, small effusion")."""
-
-    def __init__(self, items: list[Item], index: int):
-        self.items, self.index, self.cue = items, index, items[index]
-        self.denies, self.is_long = self.cue.kind == "no", self.cue.detail == "list"
-        #: Mentions, and other words before the first one; the comma and conjunction since the last.
-        self.seen, self.words, self.comma, self.joined = 0, 0, False, ""
-        #: "No acute process, …"; "no change is …"; "no callus in the …".
-        self.has_object = self.has_verb = self.inside = False
-
-    def mentions(self) -> Iterator[Mention]:
-        for place in range(self.index + 1, len(self.items)):
-            item = self.items[place]
-            if item.kind == "end" or item.start >= self.cue.end + self.cue.after:
-                return
-            if not item.mentions:
-                if self._ends_at(place, item, item.kind):
-                    return
-                continue
-            if self._ends_before(place, item.mentions[0].pair):
-                return
-            if not self.inside:
-                yield from item.mentions
-                self.seen += 1
-            self.comma, self.joined, self.inside = False, "", False
-
-    def _ends_before(self, place: int, pair: str) -> bool:
-        """Whether a mention belongs to another statement."""
-        seen, joined = self.seen, self.joined
-        if self.comma and not joined and not self._goes_on(place, self.denies):
-            is_new = not self.denies if seen else self.has_object
-            if (is_new and not self.is_long) or (seen and self._is_subject(place)):
-                return True
-        if seen and pair and (self.comma or joined) and (joined != "or" or pair == "verb"):
-            return True
-        is_last = self.comma and seen and self.denies and self.is_long
-        return joined == "and" and bool(is_last or (self.has_verb and not seen))
-
-    def _ends_at(self, place: int, item: Item, kind: str) -> bool:
-        """Whether the list ends at an item that names no finding; if not, note the item."""
-        divided = self.comma or self.joined
-        if kind == "," or kind in _CONJUNCTIONS:
-            return self._add_joint(kind, place)
-        if kind == "verb":
-            following = self.items[place + 1 : place + 2]
-            if (
-                item.detail == "done"
-                and self.seen
-                and divided
-                and following
-                and following[0].mentions
+def _forwards(items: Items, index: int) -> Iterator[Mention]:
+    """Yield the mentions that a cue reaches behind it, up to where another statement begins."""
+    cue, last, seen = items[index], index, False
+    for place in range(index + 1, len(items)):
+        item = items[place]
+        if item.kind == "end" or item.start >= cue.end + cue.after:
+            return
+        if item.mentions:
+            gap = items[last + 1 : place]
+            if _is_cut(cue, gap, items[place:], seen) or _begins_anew(
+                cue, gap, items[place:], seen
             ):
-                return False  # "effusion, or identified mass"
-            self.has_verb = True
-            return self.seen > 0
-        if kind in ("new", "course", "state"):
-            listed = (self.is_long and not self.comma) or self._goes_on(place, denies=True)
-            begins = self.joined == "and" or (self.comma and not self.joined)
-            return bool((self.seen or self.has_object) and begins and not listed)
-        if kind in ("link", "prep"):
-            self.inside = kind == "prep" and self.denies and self.seen + self.words > 0
-        self.words += kind in ("word", "organ") and not self.seen
-        is_far = self.denies or self.seen or item.start - self.cue.end > 2
-        is_other = self.cue.kind != "silent" and item.detail != "than"
-        return bool(is_far if kind == "no" else kind == "silent" and is_other)
-
-    def _add_joint(self, kind: str, place: int) -> bool:
-        self.inside = False
-        if kind != ",":
-            self.joined = "or" if kind == "between" else kind
-            return False
-        self.comma = True
-        self.has_object = self.has_object or (not self.seen and self.words > 0)
-        return self.denies and self.cue.before > 0 and place == self.index + 1  # "absent, mass"
-
-    def _goes_on(self, place: int, denies: bool) -> bool:
-        """Whether a conjunction follows in the same list."""
-        by = ("or", "between") if denies else ("or", "between", "and")
-        kinds = (item.kind for item in self.items[place:])
-        return next((kind in by for kind in kinds if kind in (*by, "end", "verb", "no")), False)
-
-    def _is_subject(self, place: int) -> bool:
-        """Whether a verb or a course follows a mention, which then begins a new statement."""
-        between = ("word", "new", "adj", "organ", "prep")
-        item = next((one for one in self.items[place + 1 :] if one.kind not in between), None)
-        return item is not None and (item.kind in ("verb", "course") or item.detail == "verb")
+                return
+            if not (cue.kind == "no" and _is_inside(gap, seen)):
+                yield from item.mentions
+                seen = True
+            last = place
 
 
-def _backwards(items: list[Item], index: int) -> Iterator[Mention]:
+def _joints(gap: Items) -> tuple[bool, str]:
+    """Return whether words have a comma, and their last conjunction."""
+    kinds = [item.kind for item in gap]
+    joined = [kind for kind in kinds if kind in _CONJUNCTIONS]
+    return "," in kinds, joined[-1].replace("between", "or") if joined else ""
+
+
+def _is_inside(gap: Items, seen: bool) -> bool:
+    """Whether a finding only says where something is ("no callus in the fracture")."""
+    kinds = [
+        item.kind for item in gap if item.kind in ("word", "prep", ",", "link", *_CONJUNCTIONS)
+    ]
+    while kinds and kinds[-1] == "word":
+        kinds.pop()
+    return kinds[-1:] == ["prep"] and (seen or "word" in kinds)
+
+
+def _has_object(gap: Items) -> bool:
+    """Whether a denial has an object of its own ("no acute process, …")."""
+    kinds = [item.kind for item in gap]
+    return "," in kinds and not {"word", "organ"}.isdisjoint(kinds[: kinds.index(",")])
+
+
+def _goes_on(items: Items, denies: bool = True) -> bool:
+    """Whether a conjunction follows in the same list."""
+    by = ("or", "between") if denies else ("or", "between", "and")
+    kinds = (item.kind for item in items)
+    return next((kind in by for kind in kinds if kind in (*by, "end", "verb", "no")), False)
+
+
+def _is_cut(cue: Item, gap: Items, rest: Items, seen: bool) -> bool:
+    """Whether a verb, another cue or a description before a mention ends the list of a cue ("no
+    pneumothorax, small effusion")."""
+    for place, item in enumerate(gap):
+        comma, joined = _joints(gap[:place])
+        if item.kind == "verb" and seen:
+            # "effusion, or identified mass"
+            if item.detail != "done" or item is not gap[-1] or not (comma or joined):
+                return True
+        elif (item.kind == "no" and (cue.kind == "no" or seen or item.start - cue.end > 2)) or (item.kind == "silent" and cue.kind != "silent" and item.detail != "than"):
+            return True
+        elif item.kind in ("new", "course", "state") and (seen or _has_object(gap)):
+            listed = (cue.detail == "list" and not comma) or _goes_on(gap[place:] + rest)
+            if (joined == "and" or (comma and not joined)) and not listed:
+                return True
+    return False
+
+
+def _begins_anew(cue: Item, gap: Items, rest: Items, seen: bool) -> bool:
+    """Whether a mention begins another statement."""
+    comma, joined = _joints(gap)
+    denies, is_long = cue.kind == "no", cue.detail == "list"
+    if denies and cue.before and not seen and gap and gap[0].kind == ",":  # "absent, mass"
+        return True
+    if comma and not joined and not _goes_on(rest, denies):
+        is_other = not denies if seen else _has_object(gap)
+        if (is_other and not is_long) or (seen and _is_subject(rest)):
+            return True
+    pair = rest[0].mentions[0].pair
+    if seen and pair and (comma or joined) and (joined != "or" or pair == "verb"):
+        return True
+    has_verb = any(item.kind == "verb" for item in gap)
+    return joined == "and" and ((comma and denies and is_long) if seen else has_verb)
+
+
+def _is_subject(items: Items) -> bool:
+    """Whether a verb or a course follows a mention, which then begins a new statement."""
+    between = ("word", "new", "adj", "organ", "prep")
+    item = next((item for item in items[1:] if item.kind not in between), None)
+    return item is not None and (item.kind in ("verb", "course") or item.detail == "verb")
+
+
+def _backwards(items: Items, index: int) -> Iterator[Mention]:
     """Yield the mentions that a cue reaches before it: its subject, and what is listed with it."""
     cue = items[index]
     seen, comma, joined, listed, first = 0, False, "", cue.detail == "list", -1
@@ -262,14 +266,14 @@ def _backwards(items: list[Item], index: int) -> Iterator[Mention]:
             return
 
 
-def _closes(items: list[Item], index: int) -> bool:
+def _closes(items: Items, index: int) -> bool:
     """Whether what stands before a cue is its subject ("effusion possible", "is likely seen")."""
     following = items[index + 1].kind if index + 1 < len(items) else "end"
     ends = following in ("end", ",", "and", "or", "verb", "?") or not items[index].after
     return following not in ("course", "cause") if items[index].detail == "be" else ends
 
 
-def _alternatives(items: list[Item], index: int) -> None:
+def _alternatives(items: Items, index: int) -> None:
     """Add a cue to the findings on both sides of it ("atelectasis versus pneumonia")."""
     cue = items[index]
     left, right = _beside(items[:index][::-1]), _beside(items[index + 1 :])
@@ -281,19 +285,19 @@ def _alternatives(items: list[Item], index: int) -> None:
             return
         if ("lung opacity",) in (left.findings, right.findings):  # "opacity/atelectasis"
             return
-    others = list(_Reach(items, index).mentions()) if cue.after else [right]
+    others = list(_forwards(items, index)) if cue.after else [right]
     for mention in filter(None, (left, *others)):
         mention.cues.append(cue)
 
 
-def _beside(items: list[Item]) -> Mention | None:
+def _beside(items: Items) -> Mention | None:
     """Return the first mention, if no other statement begins before it."""
     ends = (",", "and", "end", "verb", "between", *_DECIDING)
     first = next((item for item in items if item.mentions or item.kind in ends), None)
     return first.mentions[0] if first and first.mentions else None
 
 
-def add_cues(items: list[Item]) -> None:
+def add_cues(items: Items) -> None:
     """Add to each mention the cues that reach it."""
     behind, more = [], False
     last = max(place for place, item in enumerate(items) if item.mentions)
@@ -304,7 +308,7 @@ def add_cues(items: list[Item]) -> None:
             more = more or item.detail == "more"
             if item.detail == "than" and not more:  # "larger than before"
                 continue
-            reached = list(_Reach(items, index).mentions()) if item.after and index < last else []
+            reached = list(_forwards(items, index)) if item.after and index < last else []
             for mention in reached:
                 mention.cues.append(item)
             if item.before and not reached and _closes(items, index):
