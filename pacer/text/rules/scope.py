@@ -206,13 +206,20 @@ def _is_cut(cue: Item, gap: Items, rest: Items, seen: bool) -> bool:
             # "effusion, or identified mass"
             if item.detail != "done" or item is not gap[-1] or not (comma or joined):
                 return True
-        elif (item.kind == "no" and (cue.kind == "no" or seen or item.start - cue.end > 2)) or (item.kind == "silent" and cue.kind != "silent" and item.detail != "than"):
+        elif _is_other(cue, item, seen):
             return True
         elif item.kind in ("new", "course", "state") and (seen or _has_object(gap)):
             listed = (cue.detail == "list" and not comma) or _goes_on(gap[place:] + rest)
             if (joined == "and" or (comma and not joined)) and not listed:
                 return True
     return False
+
+
+def _is_other(cue: Item, item: Item, seen: bool) -> bool:
+    """Whether an item is a cue that ends the list of another one."""
+    if item.kind == "no":
+        return cue.kind == "no" or seen or item.start - cue.end > 2
+    return item.kind == "silent" and cue.kind != "silent" and item.detail != "than"
 
 
 def _begins_anew(cue: Item, gap: Items, rest: Items, seen: bool) -> bool:
