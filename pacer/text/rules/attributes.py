@@ -164,7 +164,9 @@ def _stating(words: Sequence[str]) -> Iterator[tuple[int, int, frozenset[str]]]:
     """Yield the place of words that state something, and what they state."""
     place = 0
     while place < len(words):
-        end, states = longest(OWN.attributes, words, place)
+        end, states = place, None
+        if words[place] in OWN.attributes:
+            end, states = longest(OWN.attributes, words, place)
         if states:
             yield place, end, states
         place = max(end, place + 1)

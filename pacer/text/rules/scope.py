@@ -201,14 +201,14 @@ def _is_cut(cue: Item, gap: Items, rest: Items, seen: bool) -> bool:
     """Whether a verb, another cue or a description before a mention ends the list of a cue ("no
     pneumothorax, small effusion")."""
     for place, item in enumerate(gap):
-        comma, joined = _joints(gap[:place])
+        if _is_other(cue, item, seen):
+            return True
         if item.kind == "verb" and seen:
             # "effusion, or identified mass"
-            if item.detail != "done" or item is not gap[-1] or not (comma or joined):
+            if item.detail != "done" or item is not gap[-1] or not any(_joints(gap)):
                 return True
-        elif _is_other(cue, item, seen):
-            return True
         elif item.kind in ("new", "course", "state") and (seen or _has_object(gap)):
+            comma, joined = _joints(gap[:place])
             listed = (cue.detail == "list" and not comma) or _goes_on(gap[place:] + rest)
             if (joined == "and" or (comma and not joined)) and not listed:
                 return True
