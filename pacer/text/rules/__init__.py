@@ -12,6 +12,8 @@ modules in order:
 - ``report``: everything that the report says.
 """
 
+from pathlib import Path
+
 from pacer.text.rules.layout import without_prompt
 from pacer.text.rules.report import (
     Mention,
@@ -24,7 +26,11 @@ from pacer.text.rules.report import (
 )
 from pacer.text.rules.tables import Lexicon
 
+#: Raised by a person when readings change; scores name it.
+VERSION = int(Path(__file__).with_name("VERSION").read_text())
+
 __all__ = [
+    "VERSION",
     "Lexicon",
     "Mention",
     "extract_anchor",
