@@ -11,7 +11,16 @@ from functools import cache, lru_cache
 from itertools import pairwise
 
 from pacer.text.rules.scope import items_of
-from pacer.text.rules.tables import MARKS, NEGATIVE, OWN, POSITIVE, UNCERTAIN, longest, words_of
+from pacer.text.rules.tables import (
+    MARKS,
+    NEGATIVE,
+    OWN,
+    POSITIVE,
+    UNCERTAIN,
+    UNKNOWN,
+    longest,
+    words_of,
+)
 
 #: Characters with a plain form of their own.
 _LETTERS = dict.fromkeys('“”„"`', " ") | dict.fromkeys("’‘ʼ´", "'") | {"…": ".", "⌀": "ø", "∅": "ø"}
@@ -150,7 +159,8 @@ def _heading(label: str, is_alone: bool) -> tuple[str, str] | None:
                 break
         place = max(end, place + 1)
     if place >= len(words):
-        return ("list", states[0]) if states else ("label", POSITIVE)
+        known = [state for state in states if state != UNKNOWN]
+        return ("list", known[0]) if known else ("label", POSITIVE)
     items = items_of(words, OWN.phrases)
     if not is_alone or any(item.mentions for item in items):
         return None

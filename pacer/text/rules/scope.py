@@ -157,9 +157,7 @@ def _forwards(items: Items, index: int) -> Iterator[Mention]:
             return
         if item.mentions:
             gap = items[last + 1 : place]
-            if _is_cut(cue, gap, items[place:], seen) or _begins_anew(
-                cue, gap, items[place:], seen
-            ):
+            if _is_cut(cue, gap, seen, items, place) or _begins_anew(cue, gap, seen, items, place):
                 return
             if not (cue.kind == "no" and _is_inside(gap, seen)):
                 yield from item.mentions
@@ -190,14 +188,15 @@ def _has_object(gap: Items) -> bool:
     return "," in kinds and not {"word", "organ"}.isdisjoint(kinds[: kinds.index(",")])
 
 
-def _goes_on(items: Items, denies: bool = True) -> bool:
+def _goes_on(items: Items, place: int, denies: bool = True) -> bool:
     """Whether a conjunction follows in the same list."""
     by = ("or", "between") if denies else ("or", "between", "and")
-    kinds = (item.kind for item in items)
-    return next((kind in by for kind in kinds if kind in (*by, "end", "verb", "no")), False)
+    ends = (*by, "end", "verb", "no")
+    kinds = (items[later].kind for later in range(place, len(items)))
+    return next((kind in by for kind in kinds if kind in ends), False)
 
 
-def _is_cut(cue: Item, gap: Items, rest: Items, seen: bool) -> bool:
+def _is_cut(cue: Item, gap: Items, seen: bool, items: Items, mention: int) -> bool:
     """Whether a verb, another cue or a description before a mention ends the list of a cue ("no
     pneumothorax, small effusion")."""
     for place, item in enumerate(gap):
@@ -209,7 +208,9 @@ def _is_cut(cue: Item, gap: Items, rest: Items, seen: bool) -> bool:
                 return True
         elif item.kind in ("new", "course", "state") and (seen or _has_object(gap)):
             comma, joined = _joints(gap[:place])
-            listed = (cue.detail == "list" and not comma) or _goes_on(gap[place:] + rest)
+            listed = (cue.detail == "list" and not comma) or _goes_on(
+                items, mention - len(gap) + place
+            )
             if (joined == "and" or (comma and not joined)) and not listed:
                 return True
     return False
@@ -222,27 +223,28 @@ def _is_other(cue: Item, item: Item, seen: bool) -> bool:
     return item.kind == "silent" and cue.kind != "silent" and item.detail != "than"
 
 
-def _begins_anew(cue: Item, gap: Items, rest: Items, seen: bool) -> bool:
+def _begins_anew(cue: Item, gap: Items, seen: bool, items: Items, place: int) -> bool:
     """Whether a mention begins another statement."""
     comma, joined = _joints(gap)
     denies, is_long = cue.kind == "no", cue.detail == "list"
     if denies and cue.before and not seen and gap and gap[0].kind == ",":  # "absent, mass"
         return True
-    if comma and not joined and not _goes_on(rest, denies):
+    if comma and not joined and not _goes_on(items, place, denies):
         is_other = not denies if seen else _has_object(gap)
-        if (is_other and not is_long) or (seen and _is_subject(rest)):
+        if (is_other and not is_long) or (seen and _is_subject(items, place)):
             return True
-    pair = rest[0].mentions[0].pair
+    pair = items[place].mentions[0].pair
     if seen and pair and (comma or joined) and (joined != "or" or pair == "verb"):
         return True
     has_verb = any(item.kind == "verb" for item in gap)
     return joined == "and" and ((comma and denies and is_long) if seen else has_verb)
 
 
-def _is_subject(items: Items) -> bool:
+def _is_subject(items: Items, place: int) -> bool:
     """Whether a verb or a course follows a mention, which then begins a new statement."""
     between = ("word", "new", "adj", "organ", "prep")
-    item = next((item for item in items[1:] if item.kind not in between), None)
+    following = (items[later] for later in range(place + 1, len(items)))
+    item = next((item for item in following if item.kind not in between), None)
     return item is not None and (item.kind in ("verb", "course") or item.detail == "verb")
 
 

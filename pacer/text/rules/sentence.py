@@ -12,6 +12,7 @@ from pacer.text.rules.tables import (
     NEGATIVE,
     POSITIVE,
     UNCERTAIN,
+    UNKNOWN,
     Lexicon,
     longest,
     places_of,
@@ -102,8 +103,6 @@ def answered(question: Sentence, text: str, lexicon: Lexicon) -> Sentence:
     return question.with_states(states if len(states) == count else states * count)
 
 
-#: The state of a value that states nothing.
-UNKNOWN = "unknown"
 #: The kind of cue that a value is.
 _KIND_OF_VALUE = {POSITIVE: "keep", NEGATIVE: "no", UNCERTAIN: "maybe", UNKNOWN: "silent"}
 #: Signs and boxes that are values themselves.
@@ -152,8 +151,9 @@ def add_values(items: list[Item], words: Sequence[str], lexicon: Lexicon) -> Non
         for item in items:
             if item.start < value.end and item.end > place and not item.mentions:
                 item.kind = "end"
-    for item, colon in pairwise(items):
-        later = {name for other in items if other.start > colon.start for name in other.named()}
+    later: set[str] = set()
+    for item, colon in reversed(list(pairwise(items))):
+        later |= colon.named()
         if words[colon.start] == ":" and later.intersection(item.named()):
             for mention in item.mentions:
                 mention.value = mention.value or _value(colon.start, colon.end, UNKNOWN)

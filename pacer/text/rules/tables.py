@@ -17,6 +17,8 @@ from pacer.core.errors import DataError
 #: Marks that no gap of a phrase skips.
 MARKS = frozenset(",/():?=|–✓✗☐☒")
 POSITIVE, NEGATIVE, UNCERTAIN = "positive", "negative", "uncertain"
+#: The state of a value that states nothing.
+UNKNOWN = "unknown"
 _SIGNS = {"+": POSITIVE, "-": NEGATIVE, "?": UNCERTAIN}
 #: The finding of an organ that is enlarged, widened or engorged.
 _ENLARGED = {

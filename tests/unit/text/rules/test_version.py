@@ -24,6 +24,6 @@ def test_readings_change_with_the_version() -> None:
     digest = hashlib.sha256(readings.encode()).hexdigest()
     known = json.loads((HERE / "version.json").read_text())
     assert {"version": VERSION, "sha256": digest} == known, (
-        "the readings of texts.json have changed: raise the number in pacer/text/rules/VERSION, and "
+        "readings of texts.json have changed: raise the number in pacer/text/rules/VERSION, and "
         f"put it into version.json with the hash {digest}"
     )
