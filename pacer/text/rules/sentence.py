@@ -55,7 +55,7 @@ class Sentence(NamedTuple):
 
 
 def _affirms(stated: Iterable[Stated]) -> bool:
-    return any(one.state in (POSITIVE, UNCERTAIN) for one in stated)
+    return not {POSITIVE, UNCERTAIN}.isdisjoint([one.state for one in stated])
 
 
 @cache
@@ -82,8 +82,8 @@ def _read(lexicon: Lexicon, text: str) -> Sentence:
         first, behind = mention.start, mention.end
         state, cue = decided(mention)
         span = (places[cue.start][0], places[cue.end - 1][1]) if cue else None
-        is_plain = mention.base == POSITIVE and not mention.value
-        is_plain = is_plain and all(one.kind in "or /" for one in mention.cues)
+        is_named = cue.kind in ("or", "/") if cue else not (mention.cues or mention.value)
+        is_plain = is_named and mention.base == POSITIVE
         start, end = places[first][0], places[behind - 1][1]
         for finding in mention.findings:
             stated.append(Stated(start, end, finding, state, span, is_plain, first, behind))
