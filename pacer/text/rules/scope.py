@@ -227,7 +227,8 @@ def _begins_anew(cue: Item, gap: Items, seen: bool, items: Items, place: int) ->
     """Whether a mention begins another statement."""
     comma, joined = _joints(gap)
     denies, is_long = cue.kind == "no", cue.detail == "list"
-    if denies and cue.before and not seen and gap and gap[0].kind == ",":  # "absent, mass"
+    # "absent, mass"; "edema has resolved and effusions are small"
+    if denies and cue.before and not seen and gap and gap[0].kind in (",", "and"):
         return True
     if comma and not joined and not _goes_on(items, place, denies):
         is_other = not denies if seen else _has_object(gap)
