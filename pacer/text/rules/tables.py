@@ -151,7 +151,7 @@ def longest(node: dict, words: Sequence[str], begin: int) -> tuple[int, Any]:
 
 
 #: Plural endings and British spellings, and what the tables have instead.
-_ENDINGS = (("", ""), ("ies", "y"), ("ses", "sis"), ("ces", "x"), ("es", ""), ("s", ""))
+_ENDINGS = (("ies", "y"), ("ses", "sis"), ("ces", "x"), ("es", ""), ("s", ""))
 _BRITISH = (("oe", "e"), ("ae", "e"), ("our", "or"), ("ise", "ize"), ("isation", "ization"))
 
 
@@ -167,9 +167,10 @@ class Forms(dict[str, str]):
     ("atelectasisscarring") are two words, with the stroke between them."""
 
     def __init__(self, vocabulary: Iterable[str]):
-        super().__init__(dict.fromkeys(("a", "an", "the", "xxxx", "very", "quite", "'s"), ""))
-        self.update({"'t": "not"}, **_BEFORE_NOT)
-        self._vocabulary = frozenset(vocabulary)
+        super().__init__({word: word for word in vocabulary}, **_BEFORE_NOT)
+        self._vocabulary = frozenset(self)
+        self.update(dict.fromkeys(("a", "an", "the", "xxxx", "very", "quite", "'s"), ""))
+        self["'t"] = "not"
 
     def __missing__(self, token: str) -> str:
         if token[0].isdigit():
@@ -183,13 +184,15 @@ class Forms(dict[str, str]):
         american = word
         for british, spelling in _BRITISH:
             american = american.replace(british, spelling)
-        forms = (
-            form[: len(form) - len(ending)] + new
-            for form in (word, american)
-            for ending, new in _ENDINGS
-            if form.endswith(ending)
-        )
-        return next((form for form in forms if form in self._vocabulary), None)
+        for form in (word, american):
+            if form in self._vocabulary:
+                return form
+            for ending, new in _ENDINGS if form[-1] == "s" else ():
+                if form.endswith(ending):
+                    singular = form.removesuffix(ending) + new
+                    if singular in self._vocabulary:
+                        return singular
+        return None
 
     def _joined(self, word: str) -> str | None:
         halves = ((word[:cut], word[cut:]) for cut in range(_HALF, len(word) - _HALF + 1))
