@@ -221,7 +221,7 @@ def build_signature(
         counted={
             name: context_counts(one, named["scores"], left_out) for name, one in contexts.items()
         },
-        versions={name: version_of(name) for name in _PACKAGES} | {"rules": VERSION},
+        versions={name: version_of(name) for name in _PACKAGES} | {"rules": str(VERSION)},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
         # the examples are study ids

@@ -6,18 +6,16 @@ groups of ``words.tsv``); ``docs/commitments.md`` shows how to add one. Reading 
 modules in order:
 
 - ``layout``: a report to its sentences and list items, without markup and other sections;
-- ``lexicon``, ``tables``: a sentence to words, and the longest phrases of the tables in them;
-- ``items``: phrases, marks and other words, and the mentions of findings among them;
-- ``scope``: which mentions a cue reaches, and the state that follows;
+- ``tables``: a sentence to words, and the longest phrases of the tables in them;
+- ``scope``: the mentions of findings, and how far a cue reaches;
 - ``sentence``, ``attributes``: everything that one sentence says;
 - ``report``: everything that the report says.
 
 ``paper`` is the paper's own fallback, which has words of its own.
 """
 
-from importlib.resources import files
+from pathlib import Path
 
-from pacer.text.rules.lexicon import Lexicon
 from pacer.text.rules.paper import extract_paper_anchor
 from pacer.text.rules.report import (
     Mention,
@@ -28,6 +26,12 @@ from pacer.text.rules.report import (
     read_report,
     sentence_attributes,
 )
+from pacer.text.rules.tables import Lexicon
+
+#: Raised by a person when readings change: signatures name it, and stand-ins are trained anew.
+VERSION = int(Path(__file__).with_name("VERSION").read_text())
+#: The choices of ``anchors.rules``.
+EXTRACTORS = {"careful": extract_anchor, "paper": extract_paper_anchor}
 
 __all__ = [
     "EXTRACTORS",
@@ -41,8 +45,3 @@ __all__ = [
     "read_report",
     "sentence_attributes",
 ]
-
-#: The choices of ``anchors.rules``.
-EXTRACTORS = {"careful": extract_anchor, "paper": extract_paper_anchor}
-#: Raised by hand when readings change: signatures name it, and stand-ins are trained anew.
-VERSION = files(__name__).joinpath("VERSION").read_text(encoding="utf-8").strip()

@@ -11,18 +11,19 @@ from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from pacer.core.anchor import VALUES, Attributes
-from pacer.text.rules.lexicon import NEGATIVE, OWN
 from pacer.text.rules.sentence import Sentence
+from pacer.text.rules.tables import NEGATIVE, OWN, longest
 
 _VALUES = Attributes(*map(frozenset, VALUES.values()))
 #: The words describe something that is no finding.
 _ELSEWHERE = "elsewhere"
+#: Words between phrases; "well" stands for "as well as".
 _BREAKS = frozenset(
-    (",", "and", "with", "but", "without", "while", "whereas", "although", "though")
+    (",", "and", "with", "but", "without", "well", "while", "whereas", "although", "though")
 )
-_AND = frozenset(("and", "as well as", "but"))
-_VERBS = frozenset(
-    [
+_AND = ("and", "well", "but")
+VERBS = frozenset(
+    (
         "is",
         "are",
         "was",
@@ -36,9 +37,9 @@ _VERBS = frozenset(
         "appears",
         "show",
         "shows",
-    ]
+    )
 )
-_PLACES = frozenset(["on", "at", "in", "within", "over", "along", "throughout", "involving"])
+_PLACES = frozenset(("on", "at", "in", "within", "over", "along", "throughout", "involving"))
 _PRONOUNS = frozenset(("it", "they", "this", "these", "both"))
 
 #: The first word of the name of a finding, the word behind it, and the finding; empty if the
@@ -56,14 +57,6 @@ class _Phrase(NamedTuple):
     attributes: Attributes
 
 
-class _Word(NamedTuple):
-    """A row's words in a sentence, and what they state."""
-
-    start: int
-    end: int
-    states: frozenset[str]
-
-
 def attributes_of_sentences(sentences: Iterable[Sentence]) -> dict[str, list[Attributes]]:
     """Return the attributes of each finding that the sentences of a report affirm or leave
     uncertain, from each sentence that describes it."""
@@ -71,7 +64,7 @@ def attributes_of_sentences(sentences: Iterable[Sentence]) -> dict[str, list[Att
     before: Sequence[str] = ()
     for sentence in sentences:
         words = sentence.words
-        if before and not (words[:1] and words[0] in _PRONOUNS and _VERBS.issuperset(words[1:2])):
+        if before and not (words[:1] and words[0] in _PRONOUNS and VERBS.issuperset(words[1:2])):
             before = ()
         if not (sentence.affirms or any(before)):
             continue
@@ -131,86 +124,66 @@ def _described(
 
 
 def _phrases(words: Sequence[str], named: Sequence[Named]) -> Iterator[_Phrase]:
-    """Cut a sentence into phrases. A break inside a name is none."""
-    stating = list(_stating(words))
+    """Cut a sentence into phrases. A break inside a name is none; nor is one behind a phrase that
+    describes the finding behind it ("on the left, a mass", "small right and large left
+    effusions")."""
+    stating, last = [*_stating(words)], len(words)
     start, joined = 0, ""
-    for cut, behind in (*_breaks(words, named), (len(words), len(words))):
-        findings = tuple([finding for begin, _, finding in named if start <= begin < cut])
-        inside = [word for word in stating if start < word.end <= cut]
-        leads = cut < len(words) and not findings
-        if leads and _leads(words, (start, cut, behind), inside, stating):
+    for cut in (*_breaks(words, named), last):
+        if start == cut < last:  # ", and"
+            start, joined = cut + 1, joined + words[cut]
             continue
-        states = _states(inside)
-        if _ELSEWHERE in states and not findings:
+        findings = tuple([finding for begin, _, finding in named if start <= begin < cut])
+        states = _union(states for _, end, states in stating if start < end <= cut)
+        is_elsewhere = _ELSEWHERE in states
+        if not (findings or is_elsewhere) and states and cut < last:
+            ends = any(end == cut for _, end, _ in stating)
+            if words[cut] == ",":
+                leads = not start and (ends or words[start] in _PLACES)
+            else:
+                next_to = _union(one for begin, _, one in stating if 0 < begin - cut < 3)
+                both = states & _VALUES.side and next_to & _VALUES.side
+                leads = words[cut] in _AND and next_to and (ends or both)
+                leads = leads and not (start and states & _VALUES.course)
+            if leads and not _has_verb(words[start:cut]):
+                continue
+        if is_elsewhere and not findings:
             if joined == "with":  # "atelectasis with volume loss is unchanged"
                 states &= _VALUES.course
             else:
                 findings = ("",)
         yield _Phrase(words[start:cut], findings, joined, _attributes(states))
-        start, joined = behind, "".join(words[cut:behind])
+        start, joined = cut + 1, "".join(words[cut : cut + 1])
 
 
-def _stating(words: Sequence[str]) -> Iterator[_Word]:
+def _union(states: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*states)
+
+
+def _stating(words: Sequence[str]) -> Iterator[tuple[int, int, frozenset[str]]]:
+    """Yield the place of words that state something, and what they state."""
     place = 0
-    root = OWN.attributes.root
     while place < len(words):
-        end, states = (
-            OWN.attributes.longest(words, place) if words[place] in root else (place, None)
-        )
-        if states is not None:
-            yield _Word(place, end, states)
+        end, states = place, None
+        if words[place] in OWN.attributes:
+            end, states = longest(OWN.attributes, words, place)
+        if states:
+            yield place, end, states
         place = max(end, place + 1)
 
 
-def _breaks(words: Sequence[str], named: Sequence[Named]) -> Iterator[tuple[int, int]]:
+def _breaks(words: Sequence[str], named: Sequence[Named]) -> Iterator[int]:
     for place, word in enumerate(words):
-        if word in _BREAKS or (word == "as" and words[place + 1 : place + 3] == ("well", "as")):
-            end = place + (3 if word == "as" else 1)
-            if word == "," and words[end : end + 1] == ("and",):
-                end += 1
-            elif word == "and" and words[place - 1 : place] == (",",):
-                continue
-            if not any(begin < end <= stop for begin, stop, _ in named):
-                yield place, end
+        if word in _BREAKS and not any(begin <= place < stop for begin, stop, _ in named):
+            yield place
 
 
 def _has_verb(words: Sequence[str]) -> bool:
     return any(
-        word in _VERBS and words[place - 1 : place] != ("there",)
-        for place, word in enumerate(words)
+        word in VERBS and words[place - 1 : place] != ("there",) for place, word in enumerate(words)
     )
-
-
-def _states(words: Sequence[_Word]) -> frozenset[str]:
-    return frozenset().union(*(word.states for word in words))
 
 
 @lru_cache(maxsize=1 << 12)
 def _attributes(states: frozenset[str]) -> Attributes:
     return Attributes(*(values & states for values in _VALUES))
-
-
-def _leads(
-    words: Sequence[str],
-    phrase: tuple[int, int, int],
-    inside: Sequence[_Word],
-    stating: Sequence[_Word],
-) -> bool:
-    """Whether a phrase without a finding describes the finding that follows it: "on the left, a
-    mass", "small right and large left effusions". ``phrase``: its start and end, and the end of the
-    break behind it."""
-    start, end, behind = phrase
-    states = _states(inside)
-    if not states or _ELSEWHERE in states or _has_verb(words[start:end]):
-        return False
-    if start and states & _VALUES.course:
-        return False
-    is_last = inside[-1].end == end
-    if words[end] == ",":
-        return not start and (is_last or words[start] in _PLACES)
-    following = _states([word for word in stating if behind <= word.start <= behind + 1])
-    return (
-        " ".join(words[end:behind]) in _AND
-        and bool(following)
-        and bool(is_last or (states & _VALUES.side and following & _VALUES.side))
-    )

@@ -8,10 +8,19 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from itertools import pairwise
 
-from pacer.text.rules.items import items_of
-from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, UNCERTAIN
-from pacer.text.rules.tables import words_of
+from pacer.text.rules.scope import items_of
+from pacer.text.rules.tables import (
+    MARKS,
+    NEGATIVE,
+    OWN,
+    POSITIVE,
+    UNCERTAIN,
+    UNKNOWN,
+    longest,
+    words_of,
+)
 
 #: Characters with a plain form of their own.
 _LETTERS = dict.fromkeys('“”„"`', " ") | dict.fromkeys("’‘ʼ´", "'") | {"…": ".", "⌀": "ø", "∅": "ø"}
@@ -29,11 +38,14 @@ def _letter(letter: str) -> str:
     return "-" if kind == "Pd" or plain == "−" else " " if kind[0] in "ZC" else plain
 
 
+_THOUGHT = r"\A.*</think(?:ing)?>|<think(?:ing)?>.*"
+
+
 #: Markup: a sign without which a text has none, the pattern, and what stands for it.
 _MARKUP = [
     (sign, re.compile(pattern, re.IGNORECASE | re.DOTALL), new)
     for sign, pattern, new in (
-        ("think", r"\A.*</think(?:ing)?>|<think(?:ing)?>.*", ""),
+        ("think", _THOUGHT, ""),
         ("&", r"&(?:#\w{1,6}|[a-z]{2,8});", None),
         ("<", r"<(?:br|/?(?:p|li|div|tr|table|ul|ol|h\d|findings|impression))\b[^<>]*>", "\n\n"),
         ("<", r"</?\w[^<>]{0,60}>|<\|[^<>]*\|>", ""),
@@ -41,8 +53,8 @@ _MARKUP = [
         ("_x000", r"_x000[ad]_", "\n\n"),
         ("[", r"\[ ?\]", "☐"),
         ("[", r"\[[x✓]\]", "☒"),
-        ("(", r"\( ?\+ ?\)", "✓"),
-        ("(", r"\( ?[-–] ?\)", "✗"),
+        ("+", r"[([] ?\+ ?[)\]]", "✓"),
+        ("-", r"[([] ?[-–] ?[)\]]", "✗"),
     )
 ]  # fmt: skip
 
@@ -73,7 +85,7 @@ def _with_breaks(text: str) -> str:
     rows = text.split("\n")
     width = max(map(len, rows))
     marked = rows[0]
-    for row, after in zip(rows, rows[1:]):
+    for row, after in pairwise(rows):
         word = after.split(maxsplit=1)[0] if row.strip() and after.strip() else ""
         room = width < _WIDTH or len(row.rstrip()) + 1 + len(word) < width - 3
         ends = word and room and (not word[0].islower() or _LABEL.match(after))
@@ -87,16 +99,17 @@ _START = re.compile(_LEAD)
 #: The end of a sentence or item, which is one of the first characters beside the right ones, and
 #: what stands before the next.
 _END = re.compile(
-    r"[.!?;\n\f{}\[\]•\d](?:(?<=[.!])(?<!\bvs.)(?<!\bDr.)[.!]*(?=\s|$|[A-Z])"
+    r"[.!?;\n\f{}\[\]•\d](?:(?<=[.!])(?<!\bvs.)(?<!\bDr.)(?<!\b[LR]t.)[.!]*(?=\s|$|[A-Z])"
     r"|(?<=\S\?)\?*(?=\s|$|[A-Z])|(?<=[;\f{}\[\]•])|(?<=\n)\s*\n"
     r"|(?<=\n)\s*(?=\(?\d{1,2}[.)]\s|[-*#|✓✗☐☒]|[A-Z][A-Za-z /&()]{1,40}:)"
     rf"|(?<![^\s\d].)(?<=\d)\d?[.)](?=\s+[A-Z])){_LEAD}"
 )
-_ITEM = re.compile(r"[\n\f]\s*(?:[-*•+#|✓✗☐☒]|\(?\d{1,2}[.)])")
+_ITEM = re.compile(r"[\n\f][ \t]*(?:[-*•+#|✓✗☐☒]|\(?\d{1,2}[.)])")
 _BLANK, _LABEL = re.compile(r"[\n\f]\s*[\n\f]"), re.compile(r"\s*[\w /-]{2,40}:")
-_DASH = re.compile(r"\s[-–—]+\s")
+#: What may stand between a heading over a list and the list, instead of a colon.
+_BEHIND_HEADING = re.compile(r"\s[-–—]+\s|\binclud(?:e|es|ing)\b")
 #: A text without any of these has no headings.
-_HEADED = re.compile(r"[:#\n\f]|\s[-–—]+\s")
+_SIGNS_OF_HEADINGS = (":", "#", "\n", "\f", " -", " –", " —", "includ")
 #: The longest heading, in characters.
 _HEADING = 60
 
@@ -120,16 +133,28 @@ def _spans(text: str) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=1 << 12)
 def _heading(label: str, is_alone: bool) -> tuple[str, str] | None:
-    """Return the kind and detail of a heading; None if a label is none. ``is_alone``: nothing
-    follows it in its line, so a label such as "There is no evidence of the following" is one."""
+    """Return the kind and detail of a heading; None if a label is none. The words of a heading over
+    a list are values and fillers ("Pertinent negatives"). ``is_alone``: nothing follows it in its
+    line, so any label is one, and a cue in it decides ("There is no evidence of the following")."""
     words = words_of(label, OWN.forms)
-    end, row = OWN.headings.longest(words, 0)
-    if row is not None and end == len(words):
-        return row.kind, row.detail
-    if not is_alone:
-        return None
+    end, section = longest(OWN.sections, words, 0)
+    if section and end == len(words):
+        return "section", section
+    states, place = [], 0
+    while place < len(words):
+        end, state = longest(OWN.values, words, place)
+        if state:
+            states.append(state)
+        else:
+            end, filler = longest(OWN.fillers, words, place)
+            if not filler and words[place] not in MARKS:
+                break
+        place = max(end, place + 1)
+    if place >= len(words):
+        known = [state for state in states if state != UNKNOWN]
+        return ("list", known[0]) if known else ("label", POSITIVE)
     items = items_of(words, OWN.phrases)
-    if any(item.mentions for item in items):
+    if not is_alone or any(item.mentions for item in items):
         return None
     kinds = {item.kind for item in items}
     for cue, state in (("no", NEGATIVE), ("maybe", UNCERTAIN)):
@@ -145,9 +170,10 @@ def parts(report: str) -> Iterator[Part]:
     text = plain(report)
     text = _with_breaks(text) if "\n" in text else text
     spans, lower = _spans(text), text.lower()
-    if not _HEADED.search(text):
+    if not any(sign in text for sign in _SIGNS_OF_HEADINGS):
         for start, end in spans:
-            yield lower[start:end], start, POSITIVE, -1, text[end : end + 1] == "?"
+            asks = text[end : end + 1] == "?"
+            yield lower[start : end + asks], start, POSITIVE, -1, asks
         return
     starts = [start for start, _ in spans]
     gaps = [text[end:start] for end, start in zip([0, *(end for _, end in spans)], starts)]
@@ -175,7 +201,7 @@ def parts(report: str) -> Iterator[Part]:
         if skips:
             skips = place < last or closing not in (".", "!", "?")
             continue
-        yield lower[start:end], start, state, above, closing == "?"
+        yield lower[start : end + (closing == "?")], start, state, above, closing == "?"
         if is_inline and closing not in (";", "[", "]"):
             state, is_inline = POSITIVE, False
 
@@ -190,10 +216,10 @@ def _heading_of(
         is_alone = not text[colon + 1 : end].strip(" *\n")
         found = _heading(text[start:colon], is_alone)
         return found and (*found, end if is_alone else colon + 1)
-    dash = _DASH.search(text, start, min(end, start + _HEADING))
-    if dash:
-        found = _heading(text[start : dash.start()], False)
-        return (*found, dash.end()) if found and found[0] == "list" else None
+    behind = _BEHIND_HEADING.search(text, start, min(end, start + _HEADING))
+    if behind:
+        found = _heading(text[start : behind.start()], False)
+        return (*found, behind.end()) if found and found[0] == "list" else None
     if end - start < _HEADING and ("#" in gap or _ITEM.search(gap_after)):
         found = _heading(text[start:end], False)
         return (*found, end) if found else ("label", POSITIVE, start) if "#" in gap else None

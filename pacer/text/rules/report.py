@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from pacer.core.anchor import POLARITIES, Anchor, Attributes
 from pacer.core.findings import FINDINGS
-from pacer.text.rules.attributes import attributes_of_sentences, united
+from pacer.text.rules.attributes import VERBS, attributes_of_sentences, united
 from pacer.text.rules.layout import parts
-from pacer.text.rules.lexicon import NEGATIVE, OWN, POSITIVE, Lexicon
 from pacer.text.rules.sentence import Sentence, answered, reader
+from pacer.text.rules.tables import NEGATIVE, OWN, POSITIVE, Lexicon
 
 
 class Mention(NamedTuple):
@@ -90,15 +90,19 @@ def _sentences(report: str, lexicon: Lexicon) -> Iterator[tuple[int, Sentence]]:
     for text, place, state, heading, is_question in parts(report):
         sentence = read(text)
         if state != POSITIVE and heading != ended and sentence.stated:
-            if any(one.state != state and not one.is_plain for one in sentence.stated):
+            has_verb = not VERBS.isdisjoint(sentence.words)
+            own = [one.state if has_verb or not one.is_plain else state for one in sentence.stated]
+            if any(one != state for one in own):
                 ended = heading
-            sentence = sentence.with_state(state, only_plain=True)
+            sentence = sentence.with_states(own)
+        if question and {"|"}.issuperset(sentence.words):  # the line below the head of a table
+            continue
         if question:
-            yield question[0], answered(question[1], text, lexicon)
-            question = None
-        if is_question:
-            question = place, sentence
-        else:
+            is_answer = not ("|" in sentence.words and sentence.stated)
+            yield question[0], answered(question[1], text, lexicon) if is_answer else question[1]
+        is_head = len(sentence.stated) > 1 and "|" in sentence.words
+        question = (place, sentence) if is_question or is_head else None
+        if not question:
             yield place, sentence
     if question:
         yield question

@@ -1,4 +1,5 @@
-"""What one sentence says of findings."""
+"""What one sentence says of findings, with the values beside their names: "effusion: no", "effusion
+(absent)", "✗ effusion", "effusion | 0.98", "effusion: ☐ yes ☒ no"."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache, partial
@@ -6,20 +7,19 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
-from pacer.text.rules.items import Item, Mention, items_of
-from pacer.text.rules.lexicon import NEGATIVE, POSITIVE, UNCERTAIN, Lexicon
-from pacer.text.rules.scope import add_cues, decided
-from pacer.text.rules.tables import places_of, words_of
+from pacer.text.rules.scope import Item, Mention, add_cues, decided, items_of
+from pacer.text.rules.tables import (
+    NEGATIVE,
+    POSITIVE,
+    UNCERTAIN,
+    UNKNOWN,
+    Lexicon,
+    longest,
+    places_of,
+    words_of,
+)
 
-#: Signs that are values by themselves, and boxes, ticked or not.
-_SIGNS = ("✓", "✗")
-_ALONE = {"✓": POSITIVE, "✗": NEGATIVE, "☒": POSITIVE, "☐": NEGATIVE}
-#: Marks between a name and its value, and behind a value.
 _START = attrgetter("start")
-_VALUED = frozenset((*":=|(–", *_ALONE))
-_BEHIND = frozenset((*",)|(–/", *_ALONE))
-#: A value that says "not stated".
-UNKNOWN = "unknown"
 
 
 class Stated(NamedTuple):
@@ -48,18 +48,14 @@ class Sentence(NamedTuple):
     #: Whether it affirms or hedges a finding.
     affirms: bool = False
 
-    def with_state(self, state: str | None, only_plain: bool = False) -> "Sentence":
-        """Return the sentence with another state of its findings, or of those that it only
-        names."""
-        stated = tuple(
-            one if only_plain and not one.is_plain else one._replace(state=state)
-            for one in self.stated
-        )
+    def with_states(self, states: Iterable[str | None]) -> "Sentence":
+        """Return the sentence with other states of its findings."""
+        stated = tuple(one._replace(state=state) for one, state in zip(self.stated, states))
         return Sentence(self.words, stated, _affirms(stated))
 
 
 def _affirms(stated: Iterable[Stated]) -> bool:
-    return any(one.state in (POSITIVE, UNCERTAIN) for one in stated)
+    return not {POSITIVE, UNCERTAIN}.isdisjoint([one.state for one in stated])
 
 
 @cache
@@ -77,140 +73,132 @@ def _read(lexicon: Lexicon, text: str) -> Sentence:
     mentions = [mention for item in items for mention in item.mentions]
     if not mentions:
         return Sentence(words)
-    places = places_of(text, lexicon.forms)
-    if not _VALUED.isdisjoint(words):
-        _add_values(items, words, [text[slice(*place)] for place in places], lexicon)
+    places = places_of(text, words, lexicon.forms)
+    if not VALUED.isdisjoint(words):
+        add_values(items, words, lexicon)
     add_cues(items)
     stated = []
     for mention in sorted(mentions, key=_START):
         first, behind = mention.start, mention.end
-        state, cue = _state(mention)
-        span = cue and (places[cue.start][0], places[cue.end - 1][1])
-        is_plain = state == POSITIVE and not (cue or mention.cues)
+        state, cue = decided(mention)
+        span = (places[cue.start][0], places[cue.end - 1][1]) if cue else None
+        is_named = cue.kind in ("or", "/") if cue else not (mention.cues or mention.value)
+        is_plain = is_named and mention.base == POSITIVE
         start, end = places[first][0], places[behind - 1][1]
         for finding in mention.findings:
             stated.append(Stated(start, end, finding, state, span, is_plain, first, behind))
     return Sentence(words, tuple(stated), _affirms(stated))
 
 
-def _state(mention: Mention) -> tuple[str | None, Item | None]:
-    if not mention.value:
-        return decided(mention)
-    state = mention.value.detail
-    if state == POSITIVE:
-        return mention.base, mention.value
-    if state == NEGATIVE and mention.base == NEGATIVE:
-        return None, mention.value
-    return None if state == UNKNOWN else state, mention.value
+def answered(question: Sentence, text: str, lexicon: Lexicon) -> Sentence:
+    """Return a question with the state by the sentence behind it, if that is an answer ("no",
+    "answer: yes, small"); and the head of a table with the values of the row below it."""
+    words = words_of(text, lexicon.forms)
+    marks = [place + 1 for place, word in enumerate(words) if word == "|"] or [0]
+    values = [value for place in marks if (value := value_at(words, place, lexicon))]
+    count = len(question.stated)
+    if len(values) not in (1, count) or (len(marks) > 1 and count == 1):
+        return question
+    states = [None if value.detail == UNKNOWN else value.detail for value in values]
+    return question.with_states(states if len(states) == count else states * count)
 
 
-def value_at(
-    words: Sequence[str], place: int, written: Sequence[str], lexicon: Lexicon
-) -> Item | None:
-    """Return the value that stands between a place and the next mark ("no", "0.02", "not
-    present")."""
-    end, detail = lexicon.values.longest(words, place)
-    if not detail and words[place : place + 1] == ("#",):
-        end, detail = place + 1, _of_number(written[place])
-    if not detail or (end < len(words) and words[end] not in _BEHIND):
-        return None
-    return _value(place, end, detail)
+#: The kind of cue that a value is.
+_KIND_OF_VALUE = {POSITIVE: "keep", NEGATIVE: "no", UNCERTAIN: "maybe", UNKNOWN: "silent"}
+#: Signs and boxes that are values themselves.
+_SIGNS = {"✓": POSITIVE, "✗": NEGATIVE, "☒": POSITIVE, "☐": NEGATIVE}
+#: Marks before a value, and behind it.
+_BEFORE, _BEHIND = frozenset(":=|(–"), frozenset(",)|(–/")
+VALUED = _BEFORE.union(_SIGNS)
 
 
 def _value(start: int, end: int, state: str) -> Item:
-    value = Item(start, end, "value")
+    value = Item(start, end, _KIND_OF_VALUE[state])
     value.detail = state
     return value
 
 
-def answered(question: Sentence, text: str, lexicon: Lexicon) -> Sentence:
-    """Return a question with the state that the sentence behind it gives as an answer ("no",
-    "answer: yes, small"), if it is one."""
-    words, places = words_of(text, lexicon.forms), places_of(text, lexicon.forms)
-    place = 2 if words[1:2] == (":",) and words[0] in lexicon.keys else 0
-    value = value_at(words, place, [text[slice(*span)] for span in places], lexicon)
-    if not value:
-        return question
-    return question.with_state(None if value.detail == UNKNOWN else value.detail)
+def value_at(words: Sequence[str], place: int, lexicon: Lexicon) -> Item | None:
+    """Return the value that fills a place up to the next mark ("no", "0.02", "not present")."""
+    while place < len(words) and (words[place] in lexicon.keys or words[place] == ":"):
+        place += 1
+    end, state = longest(lexicon.values, words, place)
+    is_alone = end >= len(words) or words[end] in _BEHIND
+    return _value(place, end, state) if state and is_alone else None
 
 
-def _of_number(written: str) -> str:
-    """Return the value that a number stands for; none if it is no probability. A low one states
-    nothing."""
-    number = float(written.rstrip("%").replace(",", ".").replace(":", "."))
-    number /= 100 if written.endswith("%") else 1
-    if number in (0, 1):
-        return POSITIVE if number else NEGATIVE
-    return "" if number > 1 else POSITIVE if number >= 0.5 else UNKNOWN
-
-
-def _add_values(
-    items: list[Item], words: Sequence[str], written: Sequence[str], lexicon: Lexicon
-) -> None:
-    """Give mentions the values beside them: "effusion: no", "effusion (absent)", "✗ effusion",
-    "effusion | 0.98", "effusion: ☐ yes ☒ no". A name before a colon is a label if the text behind
-    it names the finding again."""
-    leads = next((word in _ALONE for word in words if word != "|"), False)
-    free = 0  # the first word that belongs to no value yet
+def add_values(items: list[Item], words: Sequence[str], lexicon: Lexicon) -> None:
+    """Give mentions the values beside them. A name before a colon is a label if the text behind it
+    names the finding again ("Effusion: there is no effusion")."""
+    leads = next((word in _SIGNS for word in words if word != "|"), False)
+    denies = any(item.kind == "no" for item in items)
+    begin = 0  # the first word behind the last value
     for place, word in enumerate(words):
-        if place < free or word not in _VALUED:
+        if place < begin or word not in VALUED or (word == "✓" and denies):
             continue
-        value = None if word in _SIGNS else value_at(words, place + 1, written, lexicon)
-        if word == "☐" and value:
-            free, value = value.end, None
-            continue
-        if word in _ALONE and not value:
-            value = _value(place, place + 1, _ALONE[word])
+        if word in _SIGNS:
+            value = _sign_at(words, place, lexicon)
+        else:
+            value = value_at(words, place + 1, lexicon)
         if not value:
             continue
-        named = (
-            _named_behind(items, place)
-            if leads
-            else _named_before(items, words, free, place, lexicon)
-        )
-        if not named and words[place - 1] in lexicon.keys:
-            named = _named_behind(items, value.end)[:1]
+        named = _behind(items, place) if leads else _before(items, words, begin, place, lexicon)
+        if not named and words[place - 1] in lexicon.keys:  # "status: absent, finding: effusion"
+            named = _behind(items, value.end)[:1]
         for mention in named:
             mention.value = value
-        if named:
-            free = value.end
-            for item in items:
-                if item.start < value.end and item.end > place and not item.mentions:
-                    item.kind = "end"
-    for item, colon in pairwise(items):
-        later = {name for other in items if other.start > colon.start for name in other.named()}
+        begin = value.end
+        for item in items:
+            if item.start < value.end and item.end > place and not item.mentions:
+                item.kind = "end"
+    later: set[str] = set()
+    for item, colon in reversed(list(pairwise(items))):
+        later |= colon.named()
         if words[colon.start] == ":" and later.intersection(item.named()):
             for mention in item.mentions:
                 mention.value = mention.value or _value(colon.start, colon.end, UNKNOWN)
 
 
-def _named_behind(items: list[Item], place: int) -> list[Mention]:
-    """Return the mentions behind a sign, up to the next one."""
+def _sign_at(words: Sequence[str], place: int, lexicon: Lexicon) -> Item | None:
+    """Return the value of a sign. A box beside a value is its choice: before it, or behind it if
+    the first box of the sentence stands behind one."""
+    state = _SIGNS.get(words[place], "")
+    if words[place] in "☐☒":
+        first = next(place for place, word in enumerate(words) if word in "☐☒")
+        beside = place - 1 if longest(lexicon.values, words, first - 1)[1] else place + 1
+        choice = longest(lexicon.values, words, beside)[1]
+        if choice:
+            state = choice if words[place] == "☒" else ""
+    return _value(place, place + 1, state) if state else None
+
+
+def _behind(items: list[Item], place: int) -> list[Mention]:
+    """Return the mentions from a place up to the next sign."""
     named: list[Mention] = []
     for item in items:
-        if item.start > place and item.kind == "sign":
+        if item.kind == "sign" and item.start > place:
             break
         named += item.mentions if item.start >= place else []
     return named
 
 
-def _named_before(
-    items: list[Item], words: Sequence[str], free: int, place: int, lexicon: Lexicon
+def _before(
+    items: list[Item], words: Sequence[str], begin: int, place: int, lexicon: Lexicon
 ) -> list[Mention]:
-    """Return the mentions before a value: the nearest one and those that "and", "or" or a stroke
-    join with it."""
+    """Return the mentions before a value: the nearest one, and those that "and", "or" or a stroke
+    joins with it."""
     named: list[Mention] = []
-    joined = True
-    for item in reversed(items):
-        if item.start < free or item.end > place:
-            continue
-        if item.mentions and joined:
+    is_joined = True
+    for item in reversed([item for item in items if begin <= item.start and item.end <= place]):
+        if item.mentions:
+            if not is_joined:
+                break
             named += item.mentions
-            joined = False
-        elif named and item.kind in ("and", "or", "/"):
-            joined = True
-        elif (item.kind == "," and (named or words[place - 1] not in lexicon.keys)) or (
-            named and item.kind in ("verb", "end", "no")
-        ):
+            is_joined = False
+        elif named and item.kind not in ("word", "new", "adj", "course"):
+            is_joined = item.kind in ("and", "or", "/")
+            if not is_joined:
+                break
+        elif item.kind == "," and not (words[place] == "|" or words[place - 1] in lexicon.keys):
             break
     return named

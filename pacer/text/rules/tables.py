@@ -1,4 +1,5 @@
-"""The tables of phrases, and the search for the longest phrase that begins at a word.
+"""The tables of phrases, the search for the longest phrase at a word, and the words of a
+sentence.
 
 A table has one phrase a line, in lower case. ``{name}`` stands for any phrase of a group of
 ``words.tsv``, and ``~2`` for up to two words of any kind. Empty lines and lines that begin with
@@ -6,8 +7,7 @@ A table has one phrase a line, in lower case. ``{name}`` stands for any phrase o
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,17 @@ from pacer.core.errors import DataError
 
 #: Marks that no gap of a phrase skips.
 MARKS = frozenset(",/():?=|–✓✗☐☒")
+POSITIVE, NEGATIVE, UNCERTAIN = "positive", "negative", "uncertain"
+#: The state of a value that states nothing.
+UNKNOWN = "unknown"
+_SIGNS = {"+": POSITIVE, "-": NEGATIVE, "?": UNCERTAIN}
+#: The finding of an organ that is enlarged, widened or engorged.
+_ENLARGED = {
+    "heart": ("cardiomegaly",),
+    "vessels": ("edema",),
+    "mediastinum": ("enlarged mediastinum",),
+    "both": ("cardiomegaly", "enlarged mediastinum"),
+}
 #: The reach of a cue without a limit, in words.
 _FAR = 99
 
@@ -28,16 +39,34 @@ class Row:
     """
 
     def __init__(self, phrase: str, meaning: str, reach: str = "", example: str = ""):
-        self.phrase, self.meaning, self.reach, self.example = phrase, meaning, reach, example
+        self.phrase, self.example = phrase, example
         self.kind, _, self.detail = meaning.partition(":")
         before, _, after = reach.partition(">")
         self.before = int(before[1:] or _FAR) if "<" in before else 0
         self.after = int(after or _FAR) if ">" in reach else 0
+        #: The findings of a name or an organ; look-alikes have none.
+        self.findings: tuple[str, ...] = ()
+        #: The state of a name without a cue.
+        self.base = POSITIVE
+        #: The states of organs: "heart+" is a positive one of the heart's finding.
+        self.values: dict[str, str] = {}
+        if self.kind == "organ":
+            self.findings = _ENLARGED.get(self.detail, ())
+        elif self.kind == "state":
+            self.values = {one[:-1]: _SIGNS[one[-1]] for one in self.detail.split()}
+        elif self.kind == "name":
+            sign, names = self.detail[:1], self.detail
+            if sign in _SIGNS:
+                self.base, names = _SIGNS[sign], names[2:]
+            self.findings = tuple(name for name in names.split(" + ") if name != "nothing")
 
 
-def read_table(path: Path) -> list[Row]:
-    """Return the rows of a table. Raises a DataError if a line does not have two to four
-    columns."""
+def read_table(path: Path, kind: str = "") -> list[Row]:
+    """Return the rows of a table. Raises a DataError if a line does not have two to four columns.
+
+    Args:
+        kind: the kind of the meanings that have none.
+    """
     rows = []
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         if line and not line.startswith("#"):
@@ -47,62 +76,48 @@ def read_table(path: Path) -> list[Row]:
                     f"{path}, line {number}: {len(cells)} columns; expected a phrase and its "
                     "meaning, then its reach and an example, with tabs between them"
                 )
+            if kind and ":" not in cells[1]:
+                cells[1] = f"{kind}:{cells[1]}"
             rows.append(Row(*cells))
     return rows
 
 
-def own_table(name: str) -> list[Row]:
+def own_table(name: str, kind: str = "") -> list[Row]:
     """Return the rows of one of the package's tables."""
-    return read_table(Path(__file__).with_name(f"{name}.tsv"))
-
-
-@cache
-def _groups() -> Mapping[str, Sequence[str]]:
-    groups: dict[str, list[str]] = {}
-    for row in own_table("words"):
-        for words in row.meaning.split("|"):
-            groups.setdefault(row.phrase, []).extend(_expanded(words, groups))
-    return groups
-
-
-def _expanded(phrase: str, groups: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    try:
-        parts = [groups[word[1:-1]] if word[0] == "{" else [word] for word in phrase.split()]
-    except KeyError as error:
-        raise DataError(f"{phrase}: unknown group {error}; words.tsv has the groups") from None
-    return map(" ".join, product(*parts))
+    return read_table(Path(__file__).with_name(f"{name}.tsv"), kind)
 
 
 def wordings(phrase: str) -> list[str]:
-    """Return the phrases that a phrase with groups stands for."""
-    return list(_expanded(phrase, _groups()))
+    """Return the phrases that a phrase with groups stands for. Raises a DataError if there is no
+    such group."""
+    choices = []
+    for word in phrase.split():
+        choices.append([word] if word[0] != "{" else _GROUPS.get(word[1:-1], []))
+        if not choices[-1]:
+            raise DataError(f"{phrase}: unknown group {word}; words.tsv has the groups")
+    return [" ".join(words) for words in product(*choices)]
 
 
-class Phrases:
-    """A trie of phrases. A node has the node behind each word, the nodes behind gaps by their
-    length under ``"~"``, and under ``""`` the meaning of a phrase that ends there."""
+_GROUPS: dict[str, list[str]] = {}
+for _row in own_table("words", "words"):
+    for _words in _row.detail.split("|"):
+        _GROUPS.setdefault(_row.phrase, []).extend(wordings(_words))
 
-    def __init__(self, meanings: Iterable[tuple[str, Any]]):
-        self.root: dict = {}
-        self.vocabulary: set[str] = set()
-        for phrase, meaning in meanings:
-            for wording in wordings(phrase):
-                node = self.root
-                for word in wording.split():
-                    if word[0] == "~":
-                        node = node.setdefault("~", {}).setdefault(int(word[1:]), {})
-                    else:
-                        node = node.setdefault(word, {})
-                        self.vocabulary.add(word)
-                node[""] = meaning
-        self.root = _with_shared_ends(self.root, {})
 
-    def longest(self, words: Sequence[str], place: int) -> tuple[int, Any]:
-        """Return the end and the meaning of the longest phrase that begins at a place; None if
-        there is none."""
-        if place < len(words) and (words[place] in self.root or "~" in self.root):
-            return _longest(self.root, words, place)
-        return place, None
+def trie(meanings: Iterable[tuple[str, Any]]) -> dict:
+    """Return a trie of phrases. A node has the node behind each word, the nodes behind gaps by
+    their length under ``"~"``, and under ``""`` the meaning of a phrase that ends there."""
+    root: dict = {}
+    for phrase, meaning in meanings:
+        for wording in wordings(phrase):
+            node = root
+            for word in wording.split():
+                if word[0] == "~":
+                    node = node.setdefault("~", {}).setdefault(int(word[1:]), {})
+                else:
+                    node = node.setdefault(word, {})
+            node[""] = meaning
+    return _with_shared_ends(root, {})
 
 
 def _with_shared_ends(node: dict, known: dict) -> dict:
@@ -113,7 +128,9 @@ def _with_shared_ends(node: dict, known: dict) -> dict:
     return known.setdefault(tuple((word, id(behind)) for word, behind in node.items()), node)
 
 
-def _longest(node: dict, words: Sequence[str], begin: int) -> tuple[int, Any]:
+def longest(node: dict, words: Sequence[str], begin: int) -> tuple[int, Any]:
+    """Return the end and the meaning of the longest phrase of a trie that begins at a place; None
+    if there is none."""
     place, last = begin, len(words)
     end, meaning = begin, None
     while True:
@@ -124,7 +141,7 @@ def _longest(node: dict, words: Sequence[str], begin: int) -> tuple[int, Any]:
                 for skipped in range(min(gap, last - place) + 1):
                     if skipped and words[place + skipped - 1] in MARKS:
                         break
-                    far, found = _longest(behind, words, place + skipped)
+                    far, found = longest(behind, words, place + skipped)
                     if found is not None and far > end:
                         end, meaning = far, found
         if place == last or words[place] not in node:
@@ -134,53 +151,74 @@ def _longest(node: dict, words: Sequence[str], begin: int) -> tuple[int, Any]:
 
 
 #: Plural endings and British spellings, and what the tables have instead.
-_ENDINGS = (("", ""), ("ies", "y"), ("ses", "sis"), ("ces", "x"), ("es", ""), ("s", ""))
+_ENDINGS = (("ies", "y"), ("ses", "sis"), ("ces", "x"), ("es", ""), ("s", ""))
 _BRITISH = (("oe", "e"), ("ae", "e"), ("our", "or"), ("ise", "ize"), ("isation", "ization"))
 
 
+#: The verbs of "isn't", "don't" and so on, which are words by themselves.
+_BEFORE_NOT = {
+    f"{verb}n": verb for verb in ("is", "are", "was", "were", "has", "do", "does", "did")
+}
+
+
 class Forms(dict[str, str]):
-    """The form of each token in the tables: singular and American. A number is ``#``, a dash ``–``;
-    articles and what stands for a removed word are empty; a negated verb is two words, and so are
-    two names that a cleaner has joined ("atelectasisscarring"), with the stroke between them."""
+    """The form of each token in the tables: singular and American. A dash is ``–``, and articles
+    and what stands for a removed word are empty. Two names that a cleaner has joined
+    ("atelectasisscarring") are two words, with the stroke between them."""
 
     def __init__(self, vocabulary: Iterable[str]):
-        super().__init__(dict.fromkeys(("a", "an", "the", "xxxx", "very", "quite"), ""))
-        self._vocabulary = frozenset(vocabulary)
+        super().__init__({word: word for word in vocabulary}, **_BEFORE_NOT)
+        self._vocabulary = frozenset(self)
+        self.update(dict.fromkeys(("a", "an", "the", "xxxx", "very", "quite", "'s"), ""))
+        self["'t"] = "not"
 
     def __missing__(self, token: str) -> str:
+        if token[0].isdigit():
+            return _number(token)
         if not token[0].isalpha():
-            return "#" if token[0].isdigit() else "–" if token[0] in "-–—" else token
-        self[token] = self._known(token) or self._negated(token) or self._joined(token) or token
+            return "–" if token[0] in "-–—" else token
+        self[token] = self._known(token) or self._joined(token) or token
         return self[token]
 
     def _known(self, word: str) -> str | None:
         american = word
         for british, spelling in _BRITISH:
             american = american.replace(british, spelling)
-        forms = (
-            form[: len(form) - len(ending)] + new
-            for form in (word, american)
-            for ending, new in _ENDINGS
-            if form.endswith(ending)
-        )
-        return next((form for form in forms if form in self._vocabulary), None)
-
-    def _negated(self, word: str) -> str | None:
-        if word.endswith("n't"):
-            return f"{self[{'ca': 'can', 'wo': 'will'}.get(word[:-3], word[:-3])]} not"
-        return self[word.removesuffix("'s")] if word.endswith("'s") else None
+        for form in (word, american):
+            if form in self._vocabulary:
+                return form
+            for ending, new in _ENDINGS if form[-1] == "s" else ():
+                if form.endswith(ending):
+                    singular = form.removesuffix(ending) + new
+                    if singular in self._vocabulary:
+                        return singular
+        return None
 
     def _joined(self, word: str) -> str | None:
         halves = ((word[:cut], word[cut:]) for cut in range(_HALF, len(word) - _HALF + 1))
-        known = ((self._known(one), self._known(other)) for one, other in halves)
+        known = (map(self._known, both) for both in halves)
         return next((f"{one} / {other}" for one, other in known if one and other), None)
+
+
+def _number(token: str) -> str:
+    """Return what stands for a number: 0, 1, a low or high share, or any other."""
+    share = float(re.split(r"[,:%]", token)[0]) / (100 if token[-1] == "%" else 1)
+    return (
+        "01"[int(share)]
+        if share in (0, 1)
+        else "#"
+        if share > 1
+        else "%high"
+        if share >= 0.5
+        else "%low"
+    )
 
 
 #: The shortest name that is looked for in words that a cleaner has joined, in letters.
 _HALF = 7
 #: Words and marks of a sentence. A dash between blanks is a mark; other dashes join words.
 _TOKEN = re.compile(
-    r"[a-zø][a-z0-9ø]*(?:'[a-z]+)?|\d+(?:[.,:]\d+)*%?|[,/():?=|✓✗☐☒]|(?:(?<=\s)|^)[-–—]+(?=\s)"
+    r"[a-zø][a-z0-9ø]*|'[st]\b|\d+(?:[.,:]\d+)*%?|[,/():?=|✓✗☐☒]|(?:(?<=\s)|^)[-–—]+(?=\s)"
 )
 
 
@@ -189,13 +227,40 @@ def words_of(sentence: str, forms: Forms) -> tuple[str, ...]:
     return tuple(" ".join(map(forms.__getitem__, _TOKEN.findall(sentence))).split())
 
 
-def places_of(sentence: str, forms: Forms) -> list[tuple[int, int]]:
+def places_of(sentence: str, words: Sequence[str], forms: Forms) -> list[tuple[int, int]]:
     """Return the places of the words of a sentence."""
-    places = []
-    for token in _TOKEN.finditer(sentence):
-        form = forms[token[0]]
-        if form:
-            places.append(token.span())
-            if " " in form:
-                places += [token.span()] * form.count(" ")
-    return places
+    places = [token.span() for token in _TOKEN.finditer(sentence) if forms[token[0]]]
+    if len(places) == len(words):
+        return places
+    return [token.span() for token in _TOKEN.finditer(sentence) for _ in forms[token[0]].split()]
+
+
+class Lexicon:
+    """The tables in use: names of findings, cues, values, headings, words of attributes.
+
+    Args:
+        more_findings: a table like ``names.tsv`` with names of further findings. Where both have a
+            phrase, its row counts.
+    """
+
+    def __init__(self, more_findings: Path | None = None):
+        self.names = own_table("names", "name")
+        self.names += read_table(more_findings, "name") if more_findings else []
+        cues, forms, attributes = map(own_table, ("cues", "forms", "attributes"))
+        self.phrases = trie((row.phrase, row) for row in self.names + cues)
+        self.sections, self.values, self.fillers = (
+            trie((row.phrase, row.detail or kind) for row in forms if row.kind == kind)
+            for kind in ("section", "value", "filler")
+        )
+        #: Words that only announce a value ("status: absent").
+        self.keys = {row.phrase for row in forms if row.kind == "key"}
+        self.attributes = trie((row.phrase, frozenset(row.kind.split())) for row in attributes)
+        rows = [*self.names, *cues, *forms, *attributes]
+        self.forms = Forms(" ".join(text for row in rows for text in wordings(row.phrase)).split())
+        #: A word of each name, without which a sentence does not have it.
+        self.name_words = {
+            max(text.split(), key=len) for row in self.names for text in wordings(row.phrase)
+        }
+
+
+OWN = Lexicon()
