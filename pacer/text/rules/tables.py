@@ -39,7 +39,7 @@ def read_table(path: Path) -> list[Row]:
     """Return the rows of a table. Raises a DataError if a line does not have two to four
     columns."""
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
         if line and not line.startswith("#"):
             cells = line.split("\t")
             if not 2 <= len(cells) <= 4:
