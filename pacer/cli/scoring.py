@@ -308,19 +308,28 @@ def label(
     ] = False,
     report_id: Annotated[str | None, typer.Option(help="ID column.")] = None,
     report_text: Annotated[str | None, typer.Option(help="Text column.")] = None,
+    more_findings: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Table of further findings, or builtin for PACER's; docs/commitments.md.",
+        ),
+    ] = None,
 ) -> None:
     """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
     end) in the report, its words, and the cue that decides its polarity."""
     terminal.check_exists(file)
-    from pacer.data.reports import REPORTS, reports_of
+    from pacer.data.reports import REPORTS, not_english, reports_of
     from pacer.metrics.calls import label_reports
+    from pacer.text.rules.more import with_more_findings
 
+    lexicon = None if more_findings is None else with_more_findings(more_findings)
     reports = reports_of(file, REPORTS, report_id, report_text).rows
     if reports["id"].is_duplicated().any():
         raise DataError(
             f"{file}: an id has several reports; choose a column of unique ids with --report-id"
         )
-    mentions = label_reports(reports)
+    mentions = label_reports(reports, lexicon)
     suffix = out.suffix if out is not None else ""
     write = {
         ".json": mentions.write_json,
@@ -332,6 +341,12 @@ def label(
         print(text, end="")
     else:
         write_text(out, text)
+    if foreign := not_english(reports["id"], reports["text"]):
+        print(
+            f"warning: reports without any frequent English word: {foreign}; the rules read no "
+            "other language",
+            file=sys.stderr,
+        )
     silent = len(reports) - mentions["id"].n_unique()
     print(
         f"{len(mentions):,} mentions; {silent:,} of {len(reports):,} reports have none",

@@ -7,14 +7,15 @@ columns are an error.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.data.hygiene import is_absent, is_empty_cell
+from pacer.data.hygiene import ENGLISH, is_absent, is_empty_cell
+from pacer.data.ids import format_ids
 from pacer.data.sources import (
     FORMS,
     ID_COLUMNS,
@@ -226,6 +227,15 @@ def _rows(table: SourceTable, columns: Mapping[str, str], names: Sequence[str]) 
 def is_blank(text: str) -> bool:
     """Return whether a text is blank or a placeholder such as ``nan``."""
     return not text.strip() or is_absent(text)
+
+
+def not_english(ids: Iterable[str], texts: Iterable[str | None]) -> str | None:
+    """Return the number and first ids of texts without a frequent English word; None if there is
+    none."""
+    rows = pl.DataFrame([pl.Series("id", ids), pl.Series("text", texts, pl.String)])
+    foreign = rows.filter(~pl.col("text").str.contains(f"(?i){ENGLISH}"))
+    found = [id for id, text in foreign.iter_rows() if not is_blank(text)]
+    return f"{len(found)} ({format_ids(found)})" if found else None
 
 
 def _absent(content: str, given: str | None, known: Sequence[str], option: str) -> str:

@@ -2,8 +2,9 @@
 calls them too."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import polars as pl
 
@@ -40,7 +41,8 @@ from pacer.metrics.score import score_cases
 from pacer.metrics.signature import Origin, Signature
 from pacer.metrics.statistics.comparison import compare
 from pacer.metrics.system import Scores
-from pacer.text.rules import extract_anchor
+from pacer.text.rules import Lexicon, extract_anchor, read_more
+from pacer.text.rules.more import with_more_findings
 
 __all__ = ["Scores", "compare", "label", "reward", "score"]
 
@@ -202,22 +204,50 @@ def _about(references: Reports, options: Pairing) -> dict[str, Any]:
     return {"cleaner": options.clean_references}
 
 
-def label_reports(reports: pl.DataFrame) -> pl.DataFrame:
-    """Return the mentions of findings in the column ``text``: the report's ``id``, the polarity
-    (null: not stated), the place in characters, the words there, and those of the cue that decided
-    (null: none)."""
-    found = mentions(reports["text"]).rename({"state": "polarity"})
+def label_reports(reports: pl.DataFrame, more: Lexicon | None = None) -> pl.DataFrame:
+    """Return the mentions of findings in the column ``text``, of the 13 and of those that ``more``
+    adds: the report's ``id``, the polarity (null: not stated), the place in characters, the words
+    there, and those of the cue that decided (null: none)."""
+    found = mentions(reports["text"], more).rename({"state": "polarity"})
     ids = reports["id"].gather(found["row"])
     return found.drop("row").insert_column(0, ids)
 
 
-def label(texts: str | Iterable[str] | Mapping[str, str]) -> list[Anchor]:
+@dataclass(frozen=True)
+class Labels(Anchor):
+    """The commitment that the rules read in a report, and its further findings."""
+
+    #: Further findings, and the polarity of each.
+    more: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+Texts = str | Iterable[str] | Mapping[str, str]
+
+
+@overload
+def label(texts: Texts, *, more_findings: None = None) -> list[Anchor]: ...
+@overload
+def label(texts: Texts, *, more_findings: str | Path) -> list[Labels]: ...
+def label(texts: Texts, *, more_findings: str | Path | None = None) -> list[Anchor] | list[Labels]:
     """Return the commitment that the rules read in each report: findings present, absent and
-    uncertain."""
+    uncertain.
+
+    Args:
+        more_findings: table of further findings, or ``builtin`` for PACER's
+            (docs/commitments.md). Each result then also has ``more``, the polarity of each further
+            finding: ``{"hernia": "positive"}``.
+    """
     if isinstance(texts, str):
         texts = [texts]
     values = texts.values() if isinstance(texts, Mapping) else texts
     given = list(values) if isinstance(values, Iterable) else [None]
     if not all(isinstance(text, str) for text in given) or hasattr(texts, "columns"):
         raise DataError("pacer.label: expected reports as a str, a list of str or {id: str}")
-    return [extract_anchor(text) for text in given]
+    anchors = [extract_anchor(text) for text in given]
+    if more_findings is None:
+        return anchors
+    lexicon = with_more_findings(more_findings)
+    return [
+        Labels(one.positive, one.negative, one.uncertain, more=read_more(text, lexicon))
+        for one, text in zip(anchors, given)
+    ]

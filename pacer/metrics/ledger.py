@@ -21,6 +21,7 @@ The verdict on a finding:
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 
 import numpy as np
 import polars as pl
@@ -28,7 +29,14 @@ import polars as pl
 from pacer.core.anchor import KINDS, POLARITIES, VALUES, Anchor, Attributes
 from pacer.core.findings import FINDINGS
 from pacer.metrics.cases import WORDS
-from pacer.text.rules import extract_anchor, find_mentions, read_attributes
+from pacer.text.rules import (
+    Lexicon,
+    Mention,
+    extract_anchor,
+    find_mentions,
+    find_more,
+    read_attributes,
+)
 
 PLACES = pl.List(pl.Struct({"start": pl.Int32, "end": pl.Int32, "words": pl.String}))
 #: The verdicts, from right to wrong.
@@ -55,6 +63,7 @@ FINDINGS_SCHEMA = pl.Schema(
     | {f"committed_{kind}": WORDS for kind in KINDS}
 )
 _KEY = ["row", "finding"]
+_PLACE = itemgetter(0, 1)
 _REFERENCE, _REPORT = pl.col("reference_state"), pl.col("report_state")
 _BOTH_AFFIRM = (_REFERENCE == "positive") & (_REPORT == "positive")
 #: Findings that both texts affirm, and the report describes as the reference does.
@@ -66,10 +75,10 @@ CONTRADICTS = ((_COMMITTED == "positive") & (_REPORT == "negative")) | (
 )
 
 
-def mentions(texts: Iterable[str | None]) -> pl.DataFrame:
+def mentions(texts: Iterable[str | None], more: Lexicon | None = None) -> pl.DataFrame:
     """Return the mentions of findings: the ``row`` of the text, the ``finding``, its ``state``
     (null: not stated), the place in characters, the words there, and those of the ``cue`` that
-    decided the state (null: none)."""
+    decided the state (null: none). ``more``: also of its further findings."""
     rows = [
         (
             row,
@@ -82,9 +91,14 @@ def mentions(texts: Iterable[str | None]) -> pl.DataFrame:
         )
         for row, text in enumerate(texts)
         if text is not None
-        for m in find_mentions(text)
+        for m in _mentions(text, more)
     ]
     return pl.DataFrame(rows, MENTIONS, orient="row")
+
+
+def _mentions(text: str, more: Lexicon | None) -> Sequence[Mention]:
+    found = find_mentions(text)
+    return found if more is None else sorted([*found, *find_more(text, more)], key=_PLACE)
 
 
 def read_findings(texts: Iterable[str | None]) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from pacer.data.cleaning import CLEANERS
 from pacer.data.generated import last_box, without_repeats
 from pacer.data.hygiene import ANY_RESIDUE
 from pacer.data.ids import check_pairs, format_ids
-from pacer.data.reports import ALSO, IS_ID, Reports, is_blank
+from pacer.data.reports import ALSO, IS_ID, Reports, is_blank, not_english
 from pacer.data.sources import NAME_INDEX
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import Pairing
@@ -142,6 +142,8 @@ def _counts_before_cleaning(
         residue = int(pairs[column].str.contains(ANY_RESIDUE).sum())
         if residue:
             counts[f"residue_{side}"] = residue
+        if foreign := not_english(pairs["id"], pairs[column]):
+            counts[f"not_english_{side}"] = foreign
     is_absent = pl.col("hypothesis").is_null()
     rows = pairs.select(
         "id", "hypothesis", extracted=pl.Series(extracted), unprompted=pl.Series(unprompted)

@@ -157,6 +157,11 @@ _NOTES = {
     },
     "absent_hypotheses": "note: references without a report: {count}; each is scored with an empty "
     "one",
+    **{
+        f"not_english_{side}": f"warning: {side} without any frequent English word: {{count}}; the "
+        "rules and labellers read no other language"
+        for side in ("references", "hypotheses")
+    },
     "left_out_references": "note: {count} references without a text are left out, with their "
     "reports",
 }

@@ -35,11 +35,14 @@ def extract_anchor(report: str) -> Anchor:
 def find_mentions(report: str) -> tuple[Mention, ...]:
     """Return every mention of a finding, in order. :func:`extract_anchor` weighs those that
     contradict each other: the first one that is no denial decides."""
-    return tuple(
-        Mention(place + start, place + end, name, state, cue and (place + cue[0], place + cue[1]))
-        for place, sentence in zip(*_read(report)[1:])
-        for start, end, name, state, cue, *_ in sentence.stated
-    )
+    return tuple(_mentions(zip(*_read(report)[1:])))
+
+
+def _mentions(sentences: Iterable[tuple[int, Sentence]]) -> Iterator[Mention]:
+    for place, sentence in sentences:
+        for start, end, name, state, cue, *_ in sentence.stated:
+            span = cue and (place + cue[0], place + cue[1])
+            yield Mention(place + start, place + end, name, state, span)
 
 
 def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
@@ -62,9 +65,15 @@ def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
 
 def read_more(report: str, lexicon: Lexicon) -> dict[str, str]:
     """Return the states of the further findings of a lexicon in a report."""
-    further = {name for row in lexicon.names for name in row.findings}.difference(FINDINGS)
     states = _states(sentence for _, sentence in _sentences(report, lexicon))
-    return {name: state for name, state in states.items() if name in further}
+    return {name: state for name, state in states.items() if name not in FINDINGS}
+
+
+def find_more(report: str, lexicon: Lexicon) -> list[Mention]:
+    """Return every mention of a further finding of a lexicon in a report, in order. The 13 are read
+    without the further names, so that these change none of their states."""
+    found = _mentions(_sentences(report, lexicon))
+    return [mention for mention in found if mention.finding not in FINDINGS]
 
 
 @lru_cache(maxsize=1 << 13)  # several scores read each report of a slice

@@ -2,7 +2,7 @@
 (absent)", "✗ effusion", "effusion | 0.98", "effusion: ☐ yes ☒ no"."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -58,7 +58,7 @@ def _affirms(stated: Iterable[Stated]) -> bool:
     return not {POSITIVE, UNCERTAIN}.isdisjoint([one.state for one in stated])
 
 
-@cache
+@lru_cache(maxsize=4)
 def reader(lexicon: Lexicon) -> Callable[[str], Sentence]:
     """Return the function that reads a sentence in lower case by a lexicon. Most sentences of a
     corpus recur, so it remembers them."""

@@ -68,7 +68,7 @@ def read_table(path: Path, kind: str = "") -> list[Row]:
         kind: the kind of the meanings that have none.
     """
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
         if line and not line.startswith("#"):
             cells = line.split("\t")
             if not 2 <= len(cells) <= 4:

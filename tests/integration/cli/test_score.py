@@ -296,6 +296,28 @@ def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Pa
     assert pacer("label", "one.csv").error == "0 mentions; 2 of 2 reports have none\n"
 
 
+def test_further_findings_are_labelled(pacer: Callable[..., Outcome], files: Path) -> None:
+    pl.DataFrame({"id": ["a", "b"], "report": ["No hernia.", "Herz normal."]}).write_csv("two.csv")
+    found = pacer("label", "two.csv", "--more-findings", "builtin")
+    assert found.out == "id,finding,polarity,start,end,words,cue\na,hernia,negative,3,9,hernia,No\n"
+    Path("mine.tsv").write_text("hernia\tbulge\t\tA hernia.\n")
+    assert "a,bulge,negative,3,9" in pacer("label", "two.csv", "--more-findings", "mine.tsv").out
+    Path("mine.tsv").write_text("hernia\tedema\t\tA hernia.\n")
+    refused = pacer("label", "two.csv", "--more-findings", "mine.tsv")
+    assert refused.code == 1 and "mine.tsv, line 1: edema is one of the 13" in refused.error
+
+
+def test_reports_in_another_language_are_named(pacer: Callable[..., Outcome], files: Path) -> None:
+    texts = ["No edema.", "Kein Erguss.", "nan", "LUNGS CLEAR.", "Lunge frei."]
+    pl.DataFrame({"id": [*"abcde"], "report": texts}).write_csv("mixed.csv")
+    named = pacer("label", "mixed.csv").error
+    assert named.startswith(
+        "warning: reports without any frequent English word: 2 (b, e); the rules read no other "
+        "language\n"
+    )
+    assert "Erguss" not in named
+
+
 def test_a_metric_of_this_folder(
     pacer: Callable[..., Outcome], files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,8 @@
 """The ledger of findings: verdicts by hand, and scores that are sums over its rows."""
 
+from collections import Counter
+from collections.abc import Iterator
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -8,13 +11,17 @@ from hypothesis import strategies as st
 import pacer
 from pacer.core.anchor import KINDS, Anchor
 from pacer.core.errors import DataError
+from pacer.core.findings import FINDINGS
 from pacer.data.cleaning import CLEANERS
+from pacer.metrics.calls import label_reports
 from pacer.metrics.ledger import FINDINGS_SCHEMA, VERDICTS, mentions
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import score_of
 from pacer.metrics.system import Scores
 from pacer.reporting.findings import of_systems
 from pacer.text.rules import extract_anchor, find_mentions, sentence_attributes
+from pacer.text.rules.layout import Part, parts
+from pacer.text.rules.more import with_more_findings
 from tests.support.cases import listed_cases
 from tests.support.metrics import read_texts
 
@@ -117,6 +124,34 @@ def test_places_are_those_of_the_mentions(text: str) -> None:
         for place in row["report_places"]:
             assert text[place["start"] : place["end"]] == place["words"]
             assert (row["finding"], place["start"]) in {(one[0], one[2]) for one in expected}
+
+
+def test_each_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States, mentions and attributes are from one reading."""
+    counts: Counter[str] = Counter()
+
+    def counted(text: str) -> Iterator[Part]:
+        counts[text] += 1
+        return parts(text)
+
+    monkeypatch.setattr("pacer.text.rules.report.parts", counted)
+    labelled = pl.DataFrame({"id": ["a", "b"], "text": ["Left effusion, 3 mm.", "No mass, 4 mm."]})
+    label_reports(labelled)
+    read_texts(["Small left effusion, 5 mm."], ["No right effusion, 6 mm."])
+    assert len(counts) == 4 and {*counts.values()} == {1}
+
+
+def test_mentions_of_further_findings_stand_among_the_others() -> None:
+    reports = pl.DataFrame({"id": ["a"], "text": ["No effusion or hernia. Small mass, scoliosis."]})
+    rows = label_reports(reports, with_more_findings("builtin"))
+    assert rows.select("finding", "polarity", "words", "cue").rows() == [
+        ("pleural effusion", "negative", "effusion", "No"),
+        ("hernia", "negative", "hernia", "No"),
+        ("lung lesion", "positive", "mass", None),
+        ("scoliosis", "positive", "scoliosis", None),
+    ]
+    kept = rows.filter(pl.col("finding").is_in(FINDINGS))
+    assert kept.equals(label_reports(reports))
 
 
 def test_a_commitment_stands_beside_what_the_texts_say() -> None:

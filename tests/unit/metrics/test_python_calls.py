@@ -152,6 +152,27 @@ def test_labels_are_commitments() -> None:
             pacer.label(unreadable)
 
 
+def test_labels_with_further_findings(tmp_path: Path) -> None:
+    texts = ["Hiatal hernia, no effusion.", "No scoliosis."]
+    first, second = pacer.label(texts, more_findings="builtin")
+    assert (first.more, second.more) == ({"hernia": "positive"}, {"scoliosis": "negative"})
+    assert [one.as_dict() for one in (first, second)] == [
+        one.as_dict() for one in pacer.label(texts)
+    ]
+    table = tmp_path / "mine.tsv"
+    table.write_text("azygos lobe\tazygos lobe\t\tAn azygos lobe.\n")
+    [own] = pacer.label("Possible azygos lobe.", more_findings=table)
+    assert own.more == {"azygos lobe": "uncertain"}
+
+
+def test_reports_in_another_language_are_named(quick_meteor) -> None:
+    notes = pacer.score({"a": "No edema.", "b": "Kein Erguss."}, {"a": "No edema.", "b": ""}).notes
+    assert [note for note in notes if "English" in note] == [
+        "warning: references without any frequent English word: 1 (b); the rules and labellers "
+        "read no other language"
+    ]
+
+
 @pytest.mark.parametrize(
     "use", ["", "; pacer.score, pacer.compare, pacer.label", "; import pacer.cli"]
 )

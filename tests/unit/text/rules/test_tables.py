@@ -7,7 +7,7 @@ import pytest
 
 from pacer.core.anchor import POLARITIES
 from pacer.core.errors import DataError
-from pacer.text.rules import Lexicon, extract_anchor, read_attributes, read_more, tables
+from pacer.text.rules import Lexicon, extract_anchor, read_attributes, tables
 from pacer.text.rules.tables import OWN, Row, longest, own_table, read_table, wordings, words_of
 
 TABLES = Path(tables.__file__).parent
@@ -126,22 +126,3 @@ def test_an_unknown_group_is_refused(tmp_path: Path) -> None:
     table.write_text("{organ} hernia\thernia\n")
     with pytest.raises(DataError, match=r"unknown group \{organ\}"):
         Lexicon(table)
-
-
-MORE = Lexicon(TABLES / "more_findings.tsv")
-
-
-@pytest.mark.parametrize(
-    "row", read_table(TABLES / "more_findings.tsv", "name"), ids=lambda row: row.phrase
-)
-def test_more_findings(row: Row) -> None:
-    read = read_more(row.example, MORE)
-    assert read == dict.fromkeys(row.findings, "positive")
-    denied = read_more(f"No {row.example[0].lower()}{row.example[1:]}", MORE)
-    assert denied == dict.fromkeys(row.findings, "negative")
-
-
-def test_more_findings_leave_the_others_alone() -> None:
-    text = "Hiatal hernia, and a small effusion. No scoliosis or pneumothorax."
-    assert read_more(text, MORE) == {"hernia": "positive", "degenerative spine": "negative"}
-    assert states(text) == {"pleural effusion": "positive", "pneumothorax": "negative"}
