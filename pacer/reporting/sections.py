@@ -126,7 +126,8 @@ def scores(results: Results) -> Section:
     parts: list[Part] = []
     if signature.parameters:
         line = parameter_line(signature.parameters)
-        parts.append(Text(f"One run: {line}. {SPREAD}"))
+        spread = SPREAD.replace("`", "")  # Markdown means nothing on the page
+        parts.append(Text(f"One run: {line}. {spread}"))
     caution = score_tables.caution(signature)
     if caution:
         parts.append(Text(f"Read with care. {caution}", "note"))
