@@ -99,7 +99,7 @@ _START = re.compile(_LEAD)
 #: The end of a sentence or item, which is one of the first characters beside the right ones, and
 #: what stands before the next.
 _END = re.compile(
-    r"[.!?;\n\f{}\[\]•\d](?:(?<=[.!])(?<!\bvs.)(?<!\bDr.)(?<!\b[LR]t.)[.!]*(?=\s|$|[A-Z])"
+    r"[.!?;\n\f{}\[\]•\d](?:(?<=[.!])(?<!\b[Vv][Ss].)(?<!\bD[Rr].)(?<!\b[LR]t.)[.!]*(?=\s|$|[A-Z])"
     r"|(?<=\S\?)\?*(?=\s|$|[A-Z])|(?<=[;\f{}\[\]•])|(?<=\n)\s*\n"
     r"|(?<=\n)\s*(?=\(?\d{1,2}[.)]\s|[-*#|✓✗☐☒]|[A-Z][A-Za-z /&()]{1,40}:)"
     rf"|(?<![^\s\d].)(?<=\d)\d?[.)](?=\s+[A-Z])){_LEAD}"

@@ -31,7 +31,7 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 """
 #: Packages that need nothing of the extra; modules in them that do.
-BASE = ("config", "core", "display", "data", "commitments", "metrics", "probe")
+BASE = ("config", "core", "display", "data", "commitments", "text", "metrics", "probe")
 OF_MODELS = ("commitments.endpoint", "core.devices", "core.processes")
 TEXTS = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
 #: Install without the network, and what is there already.

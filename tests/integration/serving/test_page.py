@@ -314,7 +314,7 @@ def test_what_stands_in_a_report_is_text_on_the_page(result: Result) -> None:
 def test_a_report_stands_beside_its_commitment(result: Result) -> None:
     shown = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=False))
     assert (
-        ">effusion</mark>" in shown
+        ">pleural effusion</mark>" in shown
         and 'class="unverified" title="edema: uncertain; not in the comm' in shown
     )
     assert "Stated in the report, but not committed: <b>edema</b> (uncertain)." in shown

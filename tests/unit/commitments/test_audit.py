@@ -62,13 +62,12 @@ def test_long_findings_that_two_patients_share_are_counted(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("kind", "raw"),
     [
-        ("a stroke", "Atelectasis/consolidation. 2. Clear."),
+        ("a stroke", "Bibasilar edema/clear apices. 2. Clear."),
         ("a question mark", "Left effusion. Pneumonia?"),
         ("a full stop without a blank", "No edema.Heart size is normal."),
         ("a comma or semicolon", "Heart size:normal;no effusion;edema."),
         ("a line end", "Edema\nNo effusion\nPneumonia"),
         ("brackets", "[ ] Edema\n[x] Effusion"),
-        ("tags", "<edema>0</edema>"),
     ],
 )
 def test_what_a_cleaner_changes_is_counted_by_mark(kind: str, raw: str, tmp_path: Path) -> None:
