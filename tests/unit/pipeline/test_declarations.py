@@ -84,6 +84,16 @@ def test_no_stage_on_a_gpu_lists_what_it_does_not_need(stage: str) -> None:
     )
 
 
+def test_an_edit_of_a_rule_makes_no_model_stale() -> None:
+    """Models are trained again if it changes ``anchors.parquet``, and stand-ins if its author raises
+    the version."""
+    readers = {name for name, one in STAGES.items() if "pacer/text/rules" in one["deps"]}
+    trained = {"features", "emphasis", "warmup", "parent", "calibrate", "findings"}
+    assert {"anchors", "decode", "score"} <= readers
+    assert not readers & (trained | {"source", "corpus", "backbones"})
+    assert "pacer/text/rules/VERSION" in PIPELINE["backbones"]["deps"]
+
+
 @pytest.mark.parametrize("stage", ["warmup", "parent", "calibrate", "findings", "decode"])
 def test_a_stage_with_the_model_notices_an_edit_of_a_mixer(stage: str) -> None:
     """A mixer is named in a table, not imported."""
