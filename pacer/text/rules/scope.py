@@ -51,9 +51,11 @@ def items_of(words: Sequence[str], phrases: dict) -> list[Item]:
     items: Items = []
     at, is_word = 0, False
     while at < len(words):
-        node = phrases.get(words[at], {})
-        goes_on = len(node) > ("" in node)
-        end, row = longest(phrases, words, at) if goes_on else (at + 1, node.get(""))
+        node, end, row = phrases.get(words[at]), at + 1, None
+        if node is not None:
+            row = node.get("") if len(node) == 1 else None  # a word that begins no longer phrase
+            if row is None:
+                end, row = longest(phrases, words, at)
         if row is not None:
             item = Item(at, end, row.kind)
             item.detail, item.before, item.after = row.detail, row.before, row.after

@@ -200,18 +200,17 @@ class Forms(dict[str, str]):
         return next((f"{one} / {other}" for one, other in known if one and other), None)
 
 
+_FIRST_NUMBER = re.compile("[,:%]")
+
+
 def _number(token: str) -> str:
     """Return what stands for a number: 0, 1, a low or high share, or any other."""
-    share = float(re.split(r"[,:%]", token)[0]) / (100 if token[-1] == "%" else 1)
-    return (
-        "01"[int(share)]
-        if share in (0, 1)
-        else "#"
-        if share > 1
-        else "%high"
-        if share >= 0.5
-        else "%low"
-    )
+    share = float(_FIRST_NUMBER.split(token)[0]) / (100 if token[-1] == "%" else 1)
+    if share in (0, 1):
+        return "01"[int(share)]
+    if share > 1:
+        return "#"
+    return "%high" if share >= 0.5 else "%low"
 
 
 #: The shortest name that is looked for in words that a cleaner has joined, in letters.
