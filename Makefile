@@ -50,7 +50,7 @@ experiments: $(READY)  ## the experiments of this commit: mean F1 and BLEU-4, an
 quick: $(READY)  ## the unit tests, with few examples of each property: a minute
 	$(BIN)/pytest tests/unit -q -n logical --maxprocesses 4 --dist loadfile --hypothesis-profile quick
 
-test: $(READY)  ## unit and integration tests, the real pipeline in miniature among them (no network, no GPU): 7 to 12 minutes
+test: $(READY)  ## unit and integration tests, the real pipeline in miniature among them (no network, no GPU): 4 to 20 minutes
 	$(BIN)/pytest tests/integration tests/unit -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 thorough: $(READY)  ## all tests, 300 examples of each property, every point of a kill, browsers, real files: 15 minutes on a quiet machine, hours on a busy one
