@@ -85,7 +85,7 @@ def test_no_stage_on_a_gpu_lists_what_it_does_not_need(stage: str) -> None:
 
 
 def test_an_edit_of_a_rule_makes_no_model_stale() -> None:
-    """Models are trained again if it changes ``anchors.parquet``, and stand-ins if its author raises
+    """Models are trained again if it changes ``anchors.parquet``, and stand-ins if somebody raises
     the version."""
     readers = {name for name, one in STAGES.items() if "pacer/text/rules" in one["deps"]}
     trained = {"features", "emphasis", "warmup", "parent", "calibrate", "findings"}

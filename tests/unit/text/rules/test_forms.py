@@ -15,6 +15,8 @@ from pacer.text.rules import extract_anchor, find_mentions, read_attributes
 from pacer.text.rules.layout import plain
 from pacer.text.rules.tables import own_table
 from tests.support.sentences import anchor_of
+from tests.unit.text.rules.test_reading import CASES as READING
+from tests.unit.text.rules.test_reading import SENTENCES
 
 CASES: dict[str, Any] = yaml_beside(__file__, "forms.yaml")
 KINDS = ("forms", "sections", "layout", "conventions")
@@ -23,6 +25,8 @@ TEXTS = st.one_of(
     st.lists(st.sampled_from(EXAMPLES + [text for text, _ in CASES["forms"]]), max_size=4).map(
         "\n".join
     ),
+    st.lists(st.sampled_from([*READING["words"].split(), "\n", "\n\n"]), max_size=30).map(" ".join),
+    st.lists(st.sampled_from([sentence.text for sentence in SENTENCES]), max_size=4).map(" ".join),
     st.text(alphabet="no effusion.İß\n?;/-5,()ﬁ|=:•½☐✗<>&[]'\"", max_size=60),
 )
 
@@ -30,15 +34,6 @@ TEXTS = st.one_of(
 @pytest.mark.parametrize(("text", "reading"), [case for kind in KINDS for case in CASES[kind]])
 def test_readings(text: str, reading: str) -> None:
     assert extract_anchor(text) == anchor_of(reading)
-
-
-@pytest.mark.parametrize(("report", "lines"), CASES["mentions"])
-def test_mentions(report: str, lines: list[str]) -> None:
-    shown = [
-        (report[m.start : m.end], m.finding, m.polarity, m.cue and report[slice(*m.cue)])
-        for m in find_mentions(report)
-    ]
-    assert [", ".join(map(str, line)) for line in shown] == lines
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES["attributes"])
