@@ -145,6 +145,7 @@ def test_two_workers_make_the_same_runs_in_dvcs_queue(tiny: TinyRepository) -> N
         check=True,
     )
     wait_until(lambda: len(Repository(tiny.folder).experiments()) == 3)
+    wait_until(lambda: not [*(tiny.folder / ".dvc" / "tmp" / "exps").glob("tmp*")])  # their copies
     status, files = tiny.state()  # idle workers stay for some seconds
     assert status == before[0] and {path: files.get(path) for path in before[1]} == before[1]
     cells, _ = table(tiny)
