@@ -24,7 +24,6 @@ from pacer.text.rules.report import (
     find_more,
     read_attributes,
     read_more,
-    read_report,
     sentence_attributes,
 )
 from pacer.text.rules.tables import Lexicon
@@ -44,6 +43,5 @@ __all__ = [
     "find_more",
     "read_attributes",
     "read_more",
-    "read_report",
     "sentence_attributes",
 ]

@@ -45,11 +45,6 @@ def _mentions(sentences: Iterable[tuple[int, Sentence]]) -> Iterator[Mention]:
             yield Mention(place + start, place + end, name, state, span)
 
 
-def read_report(report: str) -> tuple[Anchor, tuple[Mention, ...]]:
-    """Return what :func:`extract_anchor` and :func:`find_mentions` return."""
-    return extract_anchor(report), find_mentions(report)
-
-
 def read_attributes(report: str) -> dict[str, Attributes]:
     """Return the attributes of each finding that a report affirms or leaves uncertain, over all of
     its mentions."""
