@@ -3,7 +3,6 @@
 
 PYTHON ?= python3
 VENV := .venv
-READY := ready
 # Programs are named by their path: GNU make 3.81, the one of macOS, looks for them on the PATH that it was started with.
 BIN := $(VENV)/bin
 # The PATH without the environment, whose Python may not start.
@@ -27,7 +26,7 @@ ready: usable
 setup: usable  ## virtual environment with the pinned packages (a minute; nothing to do when it has them)
 	@$(BIN)/python check_setup.py setup
 
-stand-ins: $(READY)  ## train the bundled stand-ins again (some minutes); `git diff` shows their quality
+stand-ins: ready  ## train the bundled stand-ins again (some minutes); `git diff` shows their quality
 	$(BIN)/python bench/stand_ins.py
 
 radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/evaluation.md): ten minutes, 6.6 GB
@@ -38,56 +37,56 @@ radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/eval
 	cd "$$(.venv-radeval/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" && \
 	{ test -e RadEval || ln -s radeval RadEval; }
 
-repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
+repro: ready  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
 	$(BIN)/dvc repro
 	@echo; sed -n '/^|/p' reports/tables/scores.md; echo; echo "$(CURDIR)/reports/index.html has all of it"
 	@$(BIN)/python bench/last_run.py
 
-experiments: $(READY)  ## the experiments of this commit: mean F1 and BLEU-4, and the parameters that differ
+experiments: ready  ## the experiments of this commit: mean F1 and BLEU-4, and the parameters that differ
 	@groups=$$(sed -n 's/^\([a-z_]*\):.*/\1/p' params.yaml | paste -s -d '|' -); \
 	$(BIN)/dvc exp show --no-pager --only-changed --keep 'Experiment|metrics/table\.json:mean\.(f1|bleu4)$$' --drop "(?!($$groups)\.)"
 
-quick: $(READY)  ## the unit tests, with few examples of each property: a minute
+quick: ready  ## the unit tests, with few examples of each property: a minute
 	$(BIN)/pytest tests/unit -q -n logical --maxprocesses 4 --dist loadfile --hypothesis-profile quick
 
-test: $(READY)  ## unit and integration tests, the real pipeline in miniature among them (no network, no GPU): 4 to 20 minutes
+test: ready  ## unit and integration tests, the real pipeline in miniature among them (no network, no GPU): 4 to 20 minutes
 	$(BIN)/pytest tests/integration tests/unit -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-thorough: $(READY)  ## all tests, 300 examples of each property, every point of a kill, browsers, real files: 15 minutes on a quiet machine, hours on a busy one
+thorough: ready  ## all tests, 300 examples of each property, every point of a kill, browsers, real files: 15 minutes on a quiet machine, hours on a busy one
 	$(BIN)/pytest tests -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --hypothesis-profile thorough
 
-format: $(READY)  ## lay the code out
+format: ready  ## lay the code out
 	$(BIN)/ruff format
 
-deps: $(READY)  ## write the code that each stage uses into dvc.yaml and baselines/stages.yaml
+deps: ready  ## write the code that each stage uses into dvc.yaml and baselines/stages.yaml
 	$(BIN)/python -m tests.support.stage_deps
 
-coverage: $(READY)  ## `make test`, and the lines that it did not reach (htmlcov/index.html)
+coverage: ready  ## `make test`, and the lines that it did not reach (htmlcov/index.html)
 	$(BIN)/pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --cov=pacer --cov-report=term:skip-covered --cov-report=html
 
-check: $(READY)  ## layout, lint and types
+check: ready  ## layout, lint and types
 	$(BIN)/ruff format --check --quiet || { echo "not formatted; run: make format"; exit 1; }
 	$(BIN)/ruff check
 	TY_MAX_PARALLELISM=1 $(BIN)/ty check  # with several threads it judges an import cycle differently now and then
 
-bench: $(READY)  ## measure the building blocks on this machine (some minutes)
+bench: ready  ## measure the building blocks on this machine (some minutes)
 	for script in train decode features; do echo "== $$script" && $(BIN)/python bench/$$script.py || exit 1; done
 
-gpu: $(READY)  ## tests and measurements that need a GPU: nine minutes at most (PARTS="tests decode": these)
+gpu: ready  ## tests and measurements that need a GPU: nine minutes at most (PARTS="tests decode": these)
 	$(BIN)/python bench/gpu.py $(PARTS)
 
-release: $(READY)  ## keep the scores of the default run that lies here as the released ones, and write them into the docs
+release: ready  ## keep the scores of the default run that lies here as the released ones, and write them into the docs
 	cmp params.yaml configs/phantom.yaml
 	mkdir -p bench/results/default && cp metrics/scores.json metrics/signature.json bench/results/default
 	$(BIN)/python bench/evidence.py
 
-release-check: $(READY)  ## fail if dvc.lock, the released scores or a figure in the docs is not of this code
+release-check: ready  ## fail if dvc.lock, the released scores or a figure in the docs is not of this code
 	@echo "stages that would run again, as dvc.lock is not of this code:"
 	! $(BIN)/dvc repro --allow-missing --dry 2>&1 | grep -E "Running stage|ERROR"
 	for name in scores signature; do cmp metrics/$$name.json bench/results/default/$$name.json || exit 1; done
 	$(BIN)/pytest -q tests/unit/pipeline/test_blocks.py
 
-figures: $(READY)  ## draw the report page again from what the last run left, without DVC
+figures: ready  ## draw the report page again from what the last run left, without DVC
 	$(BIN)/python stages/run.py stages/report.py
 
 clean:  ## remove the environment and tool caches; data, models and results stay
