@@ -13,7 +13,7 @@ import polars as pl
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import hash_file, read_json, write_json
-from pacer.data.schemas import TRUTH_SCHEMA
+from pacer.core.schemas import TRUTH_SCHEMA
 
 SOURCE, OUT = Path("data/source"), Path("docs/phantom.croissant.json")
 TYPES: dict[Any, str] = {pl.String(): "sc:Text", pl.Boolean(): "sc:Boolean"}

@@ -22,8 +22,8 @@ from measuring import options_of, table
 
 from pacer.core.anchor import KINDS as ATTRIBUTES
 from pacer.core.contexts import CONTEXTS
+from pacer.core.exchange import exchange
 from pacer.core.io import read_json, write_json
-from pacer.data.exchange import exchange
 from pacer.metrics.cases import MEAN
 from pacer.metrics.commitments import attribute_share
 from pacer.metrics.ledger import attribute_counts, compared, read_findings

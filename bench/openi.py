@@ -23,7 +23,7 @@ import polars as pl
 
 from pacer.core.anchor import POLARITIES
 from pacer.core.io import read_jsonl
-from pacer.data.schemas import of_split, read_records
+from pacer.core.schemas import of_split, read_records
 from pacer.features.store import FeatureStore
 from pacer.studies.plan import plan
 from pacer.studies.repository import Repository

@@ -18,7 +18,7 @@ from openi import CONSTANT, NEAREST, RECORDS, RESULTS, read_lines
 
 from pacer.core.findings import FINDINGS
 from pacer.core.io import write_json
-from pacer.data.schemas import of_split, read_records
+from pacer.core.schemas import of_split, read_records
 from pacer.metrics.nlg import with_word_scores
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import score_of

@@ -8,7 +8,7 @@ from pacer.commitments.labelling import label_sample
 from pacer.commitments.sampling import COLUMNS
 from pacer.config import load_params
 from pacer.core.io import write_json
-from pacer.data.schemas import read_records
+from pacer.core.schemas import read_records
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from pacer.commitments.sampling import COLUMNS, sample_records
 from pacer.config import load_params
 from pacer.core.io import atomic_path
-from pacer.data.schemas import read_records
+from pacer.core.schemas import read_records
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from pacer.backbones.make_backbones import MODELS, locate_backbones, make_standi
 from pacer.backbones.pointers import resolve
 from pacer.config import load_params
 from pacer.core.io import hash_file, hash_json, publish, scratch_directory
-from pacer.data.schemas import read_images, read_records
+from pacer.core.schemas import read_images, read_records
 from pacer.model.prompt import instruction
 
 

@@ -10,7 +10,7 @@ from pacer.baselines.ragpt import ragpt_generator
 from pacer.baselines.simmlm import SimMLM
 from pacer.config import Decode, load_params
 from pacer.config.baselines import load_baseline_params
-from pacer.data.schemas import read_records
+from pacer.core.schemas import read_records
 from pacer.decoding.run import decode_records, trained_generator
 
 MODELS = Path("baselines/models")

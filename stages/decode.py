@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from pacer.config import load_params
-from pacer.data.schemas import read_records
+from pacer.core.schemas import read_records
 from pacer.decoding.run import decode_records, trained_generator, with_trained_views
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from pacer.config import load_params
 from pacer.core.io import write_json
 from pacer.core.processes import process_state
-from pacer.data.schemas import read_images, read_records
+from pacer.core.schemas import read_images, read_records
 from pacer.features.encode import build_store, picture_checks, read_looks, write_looks
 
 

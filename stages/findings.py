@@ -4,7 +4,7 @@ parent."""
 from pathlib import Path
 
 from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED
-from pacer.data.schemas import read_records, read_table
+from pacer.core.schemas import read_records, read_table
 from pacer.reading.fit import fit_reader
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from pacer.baselines.bank import build_bank
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
-from pacer.data.schemas import read_records
+from pacer.core.schemas import read_records
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from pacer.backbones.chexbert import label_references
-from pacer.data.schemas import read_records
+from pacer.core.schemas import read_records
 
 
 def main() -> None:

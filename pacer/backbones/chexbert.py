@@ -24,7 +24,7 @@ from pacer.core.devices import compute_device
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import atomic_path, hash_bytes
 from pacer.core.progress import Ticker
-from pacer.data.schemas import ABOUT, read_about, read_table
+from pacer.core.schemas import ABOUT, read_about, read_table
 
 #: Columns of ``references.parquet``; ``text`` is the SHA-256 of the report.
 LABEL_SCHEMA: dict[str, pl.DataType] = {

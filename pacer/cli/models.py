@@ -127,7 +127,7 @@ def _records_to_decode(
     """Return the records of the ``chosen`` contexts (empty: all); views without training records
     become unknown. Raises a DataError if a chosen context has no records, or the model was not
     trained on one."""
-    from pacer.data.schemas import read_records
+    from pacer.core.schemas import read_records
     from pacer.decoding.run import plan_runs, with_trained_views
     from pacer.serving.package import trained_prompts
 
@@ -155,7 +155,7 @@ def _records_to_decode(
 def _check_known(package: PackageSettings, contexts: set[str], records: Path) -> None:
     """Refuse contexts that an exported model was not trained on, and print a note if texts were
     prepared differently in its training."""
-    from pacer.data.schemas import read_about
+    from pacer.core.schemas import read_about
 
     if unknown := contexts - set(package.contexts):
         raise DataError(
@@ -182,7 +182,7 @@ def _encode(
     training. Existing entries of ``features`` are reused."""
     import polars as pl
 
-    from pacer.data.schemas import of_split, read_images
+    from pacer.core.schemas import of_split, read_images
     from pacer.features.encode import build_store
     from pacer.model.checkpoint import read_record
 

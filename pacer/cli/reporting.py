@@ -82,7 +82,7 @@ def _controls(config: Params, records: Path) -> list[Check]:
     without that control. The stage `decode` comes after training and would fail."""
     if "another_patient" not in config.decode.controls:
         return []
-    from pacer.data.schemas import of_split, read_records
+    from pacer.core.schemas import of_split, read_records
     from pacer.decoding.controls import another_patient
 
     try:
@@ -98,8 +98,8 @@ def _token_limit(params: Params, records: Path) -> Check:
     """Count the train targets that the token limit cuts, if the stage `backbones` made the language
     model."""
     from pacer.backbones.pointers import provenance, resolve
+    from pacer.core.schemas import read_records
     from pacer.data.audit import LEFT_OUT_LIMIT
-    from pacer.data.schemas import read_records
 
     limit = params.trajectory.report_tokens
     name = f"Training targets over {limit} tokens"

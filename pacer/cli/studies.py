@@ -56,7 +56,7 @@ def make(
         records, records.with_name("images.parquet"), remedy="pass a corpus with --records"
     )
     terminal.check_exists(boxes)
-    from pacer.data.schemas import (
+    from pacer.core.schemas import (
         SPLITS,
         TRUTH_SCHEMA,
         of_split,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import polars as pl
 
+from pacer.core.schemas import read_about, read_records
 from pacer.data.account import Notes
 from pacer.data.audit import note
 from pacer.data.cleaning import CLEANERS, MARKS
-from pacer.data.schemas import read_about, read_records
 from pacer.data.values import mapped
 from pacer.display.numbers import Check, counted
 from pacer.text.rules import extract_anchor

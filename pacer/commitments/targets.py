@@ -13,7 +13,7 @@ from pacer.commitments.sampling import COLUMNS, refuse_held_out
 from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES, Anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.data.schemas import read_records, write_table
+from pacer.core.schemas import read_records, write_table
 from pacer.display.numbers import Check, counted, number, percent
 from pacer.text.rules import EXTRACTORS, read_attributes
 

@@ -10,10 +10,10 @@ from rich.filesize import decimal
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import yaml_beside
+from pacer.core.schemas import SPLITS
 from pacer.data.account import BAD, LEFT_OUT, Account, Notes
 from pacer.data.greyscale import MISSING
 from pacer.data.images import DECODED
-from pacer.data.schemas import SPLITS
 from pacer.display.numbers import Check, counted, number, share
 
 #: Scenario records of MIMIC-RG4 (paper, table of the appendix "Dataset Splits and Availability

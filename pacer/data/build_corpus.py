@@ -8,13 +8,7 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, write_json
-from pacer.data.account import BAD, Account, Notes
-from pacer.data.audit import audit_corpus
-from pacer.data.images import find_copies, images_of, inspect_images, list_copies, pictures_of
-from pacer.data.patients import note_headers, note_patients
-from pacer.data.readers import mimic_cxr, openi, r2gen, rg4, table
-from pacer.data.records import draft_records, drop_invalid
-from pacer.data.schemas import (
+from pacer.core.schemas import (
     IMAGE_SCHEMA,
     PRIOR_SCHEMA,
     RECORD_SCHEMA,
@@ -22,6 +16,12 @@ from pacer.data.schemas import (
     read_table,
     write_table,
 )
+from pacer.data.account import BAD, Account, Notes
+from pacer.data.audit import audit_corpus
+from pacer.data.images import find_copies, images_of, inspect_images, list_copies, pictures_of
+from pacer.data.patients import note_headers, note_patients
+from pacer.data.readers import mimic_cxr, openi, r2gen, rg4, table
+from pacer.data.records import draft_records, drop_invalid
 from pacer.data.source import read_source
 from pacer.data.values import bare_id
 

@@ -12,11 +12,11 @@ import polars as pl
 
 from pacer.core.io import hash_bytes, hash_file
 from pacer.core.progress import Ticker
+from pacer.core.schemas import IMAGE_SCHEMA
 from pacer.data.account import Rows
 from pacer.data.greyscale import ImageError, reading_problem
 from pacer.data.hygiene import name_on_disk, path_outside_root
 from pacer.data.radiographs import image_header
-from pacer.data.schemas import IMAGE_SCHEMA
 
 #: Columns of an inspection.
 SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {

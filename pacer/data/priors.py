@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from pacer.core.schemas import PRIOR_SCHEMA
 from pacer.data.account import Notes, Rows
 from pacer.data.patients import TABLE
-from pacer.data.schemas import PRIOR_SCHEMA
 from pacer.data.values import mapped, parse_instant, parse_time
 
 #: Column for the dates in a form with the year first, if a reader changes it; messages quote

@@ -15,6 +15,7 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.schemas import PRIOR_SCHEMA
 from pacer.data.account import BAD, LEFT_OUT, Notes, Rows
 from pacer.data.cleaning import CLEANERS, changed_number, has_content, without_sentences
 from pacer.data.hygiene import (
@@ -28,7 +29,6 @@ from pacer.data.hygiene import (
     id_fault,
     is_absent,
 )
-from pacer.data.schemas import PRIOR_SCHEMA
 from pacer.data.sections import MAY_HOLD_MORE, more_than_a_section
 from pacer.data.values import bare_id, mapped, quoted
 from pacer.data.wording import compares_with_prior

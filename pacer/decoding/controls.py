@@ -11,7 +11,7 @@ from functools import partial
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.data.exchange import exchange
+from pacer.core.exchange import exchange
 
 #: Columns with the model's inputs (all sources and the clinical context).
 INPUTS = ("view", "frontal", "lateral", "prior_report", "indication", "history", "subject_id")

@@ -27,7 +27,7 @@ from pacer.core.io import (
 )
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
-from pacer.data.schemas import SPLITS, of_split
+from pacer.core.schemas import SPLITS, of_split
 from pacer.decoding.candidates import agreement
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.generate import Generated, Generator

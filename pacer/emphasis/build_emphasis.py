@@ -16,8 +16,8 @@ from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config.corpus import Emphasis
 from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, write_json
 from pacer.core.progress import Ticker
+from pacer.core.schemas import EMPHASIS_SCHEMA, SPLITS, read_records, write_table
 from pacer.data.cleaning import sentence_ends, token_marks
-from pacer.data.schemas import EMPHASIS_SCHEMA, SPLITS, read_records, write_table
 from pacer.display.numbers import Check, counted, number, share
 
 _log = logging.getLogger(__name__)

@@ -18,10 +18,10 @@ from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
 from pacer.core.machine import core_count
 from pacer.core.progress import Ticker
+from pacer.core.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.cleaning import CLEANERS
 from pacer.data.columns import read_columns
 from pacer.data.ids import format_ids
-from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.values import mapped
 from pacer.metrics.cases import COLUMNS, LABELS, OPTIONAL, controls_of
 from pacer.metrics.columns import check_names, metric_columns, metrics_of
@@ -198,7 +198,7 @@ def _read_compressed(cases: pl.DataFrame) -> tuple[bytes, bytes]:
 
 def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     """Add the latent findings of each case's study, ``truth``, and their ``states``. Raises a
-    DataError, as :func:`~pacer.data.schemas.read_table`; or a study is missing."""
+    DataError, as :func:`~pacer.core.schemas.read_table`; or a study is missing."""
     table = read_table(path, TRUTH_SCHEMA)
     if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():
         raise DataError(f"{path} does not contain study {format_ids(missing, 1)}")

@@ -14,13 +14,13 @@ from pacer.core.anchor import Anchor
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file
+from pacer.core.schemas import read_about
 from pacer.data.reports import (
     HYPOTHESES,
     REFERENCES,
     Reports,
     reports_of,
 )
-from pacer.data.schemas import read_about
 from pacer.data.sources import Source
 from pacer.data.tables import SourceTable
 from pacer.metrics.columns import metrics_of

@@ -14,9 +14,9 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
 from pacer.core.io import numbered_jsonl, read_json
+from pacer.core.schemas import of_split, read_about, read_records, read_table
 from pacer.core.validation import explain
 from pacer.data.ids import check_pairs, format_ids
-from pacer.data.schemas import of_split, read_about, read_records, read_table
 from pacer.metrics.cases import by_context
 from pacer.metrics.signature import Decoding, Origin
 

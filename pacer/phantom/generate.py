@@ -19,8 +19,8 @@ from pacer.core.contexts import CONTEXTS, Context, availability
 from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
+from pacer.core.schemas import EMPHASIS_POSITIONS, SPLITS, TRUTH_SCHEMA
 from pacer.data.cleaning import clean_report, sentence_ends, token_marks
-from pacer.data.schemas import EMPHASIS_POSITIONS, SPLITS, TRUTH_SCHEMA
 from pacer.data.source import describe_source
 from pacer.phantom.language import (
     PhantomReport,

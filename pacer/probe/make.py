@@ -19,11 +19,11 @@ from PIL import Image, ImageOps
 from pacer.core.anchor import FINDINGS, normalize_finding
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
+from pacer.core.exchange import exchange
 from pacer.core.io import atomic_directory, hash_json, write_json
 from pacer.core.progress import Ticker
-from pacer.data.exchange import exchange
+from pacer.core.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.radiographs import open_image
-from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.tables import open_table
 from pacer.decoding.controls import without
 from pacer.metrics.ledger import read_findings

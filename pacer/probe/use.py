@@ -19,8 +19,8 @@ import polars as pl
 
 from pacer.core.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
+from pacer.core.exchange import exchange
 from pacer.core.io import read_json
-from pacer.data.exchange import exchange
 from pacer.data.hygiene import EMPTY_CELL
 from pacer.data.ids import check_pairs
 from pacer.data.reports import Side, reports_of

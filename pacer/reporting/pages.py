@@ -12,7 +12,7 @@ import polars as pl
 from pacer.core.contexts import CONTEXTS, SOURCES, WITH_SOURCE
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, hash_json, write_json, write_text
-from pacer.data.schemas import read_images, read_records
+from pacer.core.schemas import read_images, read_records
 from pacer.display.numbers import change_cells, number, score_cell
 from pacer.display.tables import Heading, Table
 from pacer.metrics.cases import UNKNOWN

@@ -19,7 +19,7 @@ from pacer.core.anchor import Anchor
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
-from pacer.data.schemas import read_images, read_records
+from pacer.core.schemas import read_images, read_records
 from pacer.display.numbers import number
 from pacer.metrics.runs import short_hash
 from pacer.metrics.statistics.halves import LEAST_UNITS, PERCENT, too_few

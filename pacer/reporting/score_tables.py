@@ -7,7 +7,7 @@ from typing import Any
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.data.schemas import SPLITS
+from pacer.core.schemas import SPLITS
 from pacer.display.numbers import IN_BRACKETS, number, score_cell
 from pacer.display.tables import Table, first_cell_changes
 from pacer.metrics.cases import MEAN, UNKNOWN, row_name

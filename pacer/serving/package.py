@@ -29,7 +29,7 @@ from pacer.config.strict import Tokens
 from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import BackboneError, CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, hash_file, read_json, write_json
-from pacer.data.schemas import read_about, read_records
+from pacer.core.schemas import read_about, read_records
 from pacer.features.encoder import PREPARATION_VERSION
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import ROUNDING_VERSION, FeatureStore

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from pacer.core.anchor import DESCRIBED, POLARITIES, Anchor, render_anchor
 from pacer.core.errors import DataError
-from pacer.data.schemas import read_records, readable
+from pacer.core.schemas import read_records, readable
 from pacer.model.batch import FeatureSource, RecordRow, TrainingBatch, read_sources
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.prompt import PromptIds, build_prompt

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from pacer.config import Corpus
+from pacer.core.schemas import read_records
 from pacer.data.account import Notes, Rows
 from pacer.data.build_corpus import build_corpus
 from pacer.data.records import study_frame
-from pacer.data.schemas import read_records
 from pacer.data.source import Source, point_to_files
 from tests.support.profiles import profile
 

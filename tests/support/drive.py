@@ -30,8 +30,8 @@ from PIL import Image
 from pacer.config import Params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
+from pacer.core.schemas import RECORD_SCHEMA, write_table
 from pacer.core.stops import stoppable
-from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.features.encode import build_store
 from pacer.training.loop import TELEMETRY
 from pacer.training.run import Inputs, run_phase

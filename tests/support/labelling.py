@@ -14,7 +14,7 @@ from pacer.commitments.targets import build_anchors
 from pacer.config import Labelling
 from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED
 from pacer.core.io import write_jsonl
-from pacer.data.schemas import RECORD_SCHEMA, read_table
+from pacer.core.schemas import RECORD_SCHEMA, read_table
 from tests.support.endpoint import Endpoint
 from tests.support.profiles import profile
 

@@ -17,8 +17,8 @@ from pacer.config import Params
 from pacer.core.anchor import POLARITIES
 from pacer.core.findings import FINDINGS
 from pacer.core.io import yaml_beside
+from pacer.core.schemas import read_records
 from pacer.data.build_corpus import build_corpus
-from pacer.data.schemas import read_records
 from pacer.data.source import point_to_files
 from pacer.metrics.ledger import findings_of, read_findings
 from tests.support.corpus import files_config, record

@@ -14,7 +14,7 @@ from accelerate.state import AcceleratorState
 from pacer.config import Params, validated
 from pacer.core.contexts import context_of
 from pacer.core.io import write_json
-from pacer.data.schemas import RECORD_SCHEMA, write_table
+from pacer.core.schemas import RECORD_SCHEMA, write_table
 from pacer.decoding import run as decoding
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import build_model, load_tokenizer

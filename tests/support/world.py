@@ -14,8 +14,8 @@ from PIL import Image
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
+from pacer.core.schemas import read_images, read_records
 from pacer.data.build_corpus import build_corpus
-from pacer.data.schemas import read_images, read_records
 from pacer.data.source import point_to_files
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store

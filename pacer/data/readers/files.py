@@ -18,10 +18,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 from pacer.core.errors import DataError
 from pacer.core.io import files_below, opened
 from pacer.core.progress import Ticker
+from pacer.core.schemas import SPLITS
 from pacer.core.validation import reason_of
 from pacer.data.account import Notes, Rows
 from pacer.data.hygiene import rounding_fault
-from pacer.data.schemas import SPLITS
 from pacer.data.values import quoted, shown
 
 #: Types of the fields that are not text.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.data.exchange import exchange
+from pacer.core.exchange import exchange
 from pacer.metrics.cases import MEAN, UNKNOWN, by_context, contexts_of
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.commitments import KINDS_OF_REPORT

@@ -18,7 +18,7 @@ import pytest
 from pacer.config import Labelling
 from pacer.core.errors import PacerError
 from pacer.core.io import read_json, write_json, yaml_beside
-from pacer.data.schemas import RECORD_SCHEMA
+from pacer.core.schemas import RECORD_SCHEMA
 from tests.support.endpoint import Drop, Endpoint, Reply, answer, completion, good
 from tests.support.labelling import KEY, REPORTS, build, cached, record
 from tests.support.waiting import PATIENCE

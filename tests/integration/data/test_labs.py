@@ -20,10 +20,10 @@ from PIL import Image
 from pacer.config import Corpus
 from pacer.config.params import load_profile
 from pacer.core.errors import DataError
+from pacer.core.schemas import read_records
 from pacer.data.account import Notes
 from pacer.data.readers.openi import read
 from pacer.data.records import seeded_split
-from pacer.data.schemas import read_records
 from pacer.data.source import Source
 from tests.support.cases import cases, listed_cases
 from tests.support.corpus import BASE, built, lines_of, read_rows

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from pacer.cli.command import app
 from pacer.core.errors import DataError
-from pacer.data.schemas import IMAGE_SCHEMA, RECORD_SCHEMA, write_table
+from pacer.core.schemas import IMAGE_SCHEMA, RECORD_SCHEMA, write_table
 from pacer.probe.make import (
     COVERED,
     ELSEWHERE,

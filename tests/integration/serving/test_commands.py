@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl, yaml_beside
-from pacer.data.schemas import ABOUT, read_about
+from pacer.core.schemas import ABOUT, read_about
 from pacer.serving.batch import _key, read_cases, report_cases
 from pacer.serving.case import GENERATED_NOTE, Case
 from pacer.serving.package import export_model

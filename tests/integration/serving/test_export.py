@@ -19,7 +19,7 @@ from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, read_jsonl, write_json
-from pacer.data.schemas import RECORD_SCHEMA
+from pacer.core.schemas import RECORD_SCHEMA
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
 from pacer.model.checkpoint import weights_hash

@@ -17,9 +17,9 @@ from pacer.core.anchor import KINDS, Anchor, parse_anchor, render_anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_jsonl
+from pacer.core.schemas import read_images, read_records
 from pacer.data.build_corpus import build_corpus
 from pacer.data.radiographs import open_image
-from pacer.data.schemas import read_images, read_records
 from pacer.data.source import point_to_files
 from pacer.decoding.candidates import AgreeingSearch, Extraction
 from pacer.decoding.generate import Generator

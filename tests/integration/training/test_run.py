@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from pacer.config import Params, validated
 from pacer.core.errors import CheckpointError, ConfigError, DataError
-from pacer.data.schemas import RECORD_SCHEMA, write_table
+from pacer.core.schemas import RECORD_SCHEMA, write_table
 from pacer.model.assemble import load_model
 from pacer.model.checkpoint import read_record
 from pacer.training import run

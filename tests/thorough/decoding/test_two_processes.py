@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 from ruamel.yaml import YAML
 
-from pacer.data.schemas import RECORD_SCHEMA, read_records, write_table
+from pacer.core.schemas import RECORD_SCHEMA, read_records, write_table
 from pacer.decoding.run import decode_records, trained_generator
 from tests.support import drive
 from tests.support.models import MODEL, save_calibrated, save_reader

@@ -9,7 +9,7 @@ import torch
 from accelerate.state import AcceleratorState
 
 from pacer.backbones.chexbert import CheXbert
-from pacer.data.schemas import ABOUT, read_records
+from pacer.core.schemas import ABOUT, read_records
 from pacer.decoding.run import trained_generator
 from pacer.emphasis.attribution import Attributor
 from pacer.features.encoder import open_features

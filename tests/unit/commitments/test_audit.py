@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from pacer.commitments.audit import audit_texts
+from pacer.core.schemas import RECORD_SCHEMA, write_table
 from pacer.data.cleaning import CLEANERS
-from pacer.data.schemas import RECORD_SCHEMA, write_table
 from tests.support.made_records import few_records
 
 SHARED, CHANGED, CONTEXT, NOTHING = (

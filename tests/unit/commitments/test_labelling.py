@@ -16,7 +16,7 @@ from pacer.core.anchor import Anchor
 from pacer.core.errors import DataError, PacerError
 from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_bytes
-from pacer.data.schemas import RECORD_SCHEMA
+from pacer.core.schemas import RECORD_SCHEMA
 from pacer.text.rules import EXTRACTORS, extract_anchor
 from tests.support.endpoint import Reply, answer, completion, good
 from tests.support.labelling import build, cached, record

@@ -13,8 +13,8 @@ from PIL import Image
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
+from pacer.core.schemas import PRIOR_SCHEMA, read_records, read_table
 from pacer.data.readers.mimic_cxr import read_original_findings
-from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
 from tests.support.cases import cases, listed_cases
 from tests.support.corpus import built
 from tests.support.profiles import profile

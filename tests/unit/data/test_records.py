@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from pacer.config.params import check_splits
 from pacer.core.errors import DataError
+from pacer.core.exchange import exchange
+from pacer.core.schemas import PRIOR_SCHEMA, RECORD_SCHEMA, read_about, read_records, write_table
 from pacer.data import audit
 from pacer.data.account import Notes
-from pacer.data.exchange import exchange
 from pacer.data.priors import CHOICE_SCHEMA, choose_priors
 from pacer.data.records import seeded_split
-from pacer.data.schemas import PRIOR_SCHEMA, RECORD_SCHEMA, read_about, read_records, write_table
 from tests.support.cases import cases
 from tests.support.made_records import few_records
 from tests.support.profiles import profile

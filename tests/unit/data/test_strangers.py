@@ -15,7 +15,7 @@ from PIL import Image
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
+from pacer.core.schemas import PRIOR_SCHEMA, read_records, read_table
 from tests.support.cases import cases
 from tests.support.corpus import BASE, built, lines_of, looks_of
 from tests.support.dicom import write_dicom

@@ -16,7 +16,7 @@ from pacer.backbones.chexbert import CheXbert
 from pacer.backbones.observations import NEGATIVE, POSITIVE, UNCERTAIN
 from pacer.config.corpus import Emphasis
 from pacer.core.io import hash_file, read_json, read_jsonl
-from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, read_table, write_table
+from pacer.core.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, read_table, write_table
 from pacer.emphasis import attribution
 from pacer.emphasis import build_emphasis as room
 from pacer.emphasis.attribution import Attribution, Attributor, sentence_scores

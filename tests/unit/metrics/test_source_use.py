@@ -12,7 +12,7 @@ from pacer.backbones.observations import OBSERVATION_OF, OBSERVATIONS
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
 from pacer.core.io import write_jsonl
-from pacer.data.schemas import RECORD_SCHEMA, TRUTH_SCHEMA
+from pacer.core.schemas import RECORD_SCHEMA, TRUTH_SCHEMA
 from pacer.metrics.annotate import with_truth
 from pacer.metrics.commitments import AFFIRMED_IN
 from pacer.metrics.options import Scoring

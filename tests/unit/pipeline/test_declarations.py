@@ -18,7 +18,7 @@ import pytest
 from pacer.config import Params
 from pacer.config.model import MIXERS
 from pacer.core.io import parse_yaml
-from pacer.data.schemas import read_table
+from pacer.core.schemas import read_table
 from pacer.model.checkpoint import specification_of
 from pacer.training.run import Inputs
 from tests.support.profiles import profile
@@ -29,18 +29,20 @@ BASELINES = parse_yaml((ROOT / "baselines" / "stages.yaml").read_text())["stages
 STAGES = PIPELINE | BASELINES  # the paths of both start at the root
 #: Packages from the bottom to the top; one may use what stands in a row above its own.
 LEVELS = (
-    ("core", "display"),
-    ("config",),
-    ("text",),
-    ("data",),
-    ("commitments", "phantom"),
+    ("core",),
+    ("display", "config"),
+    ("text", "tables", "images"),
+    ("data", "corpus"),
+    ("commitments", "labels", "phantom"),
     ("backbones",),
     ("features", "model"),
-    ("metrics", "training", "reading", "emphasis"),
-    ("decoding",),
+    ("standins", "emphasis"),
+    ("metrics", "training", "reading"),
+    ("decoding", "statistics"),
     ("baselines", "probe"),
     ("reporting",),
     ("certify", "serving", "studies"),
+    ("extras",),
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 #: Paths in the scripts of stages that a run fills.

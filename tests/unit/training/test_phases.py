@@ -15,7 +15,7 @@ import torch
 from pacer.core.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA
+from pacer.core.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA
 from pacer.model.batch import TrainingBatch
 from pacer.training import losses
 from pacer.training.examples import Examples, MicroBatch, RecordTable, TokenSequence
