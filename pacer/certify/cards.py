@@ -17,10 +17,10 @@ import polars as pl
 from pacer.core.anchor import KINDS, Attributes
 from pacer.core.contexts import availability
 from pacer.core.findings import FINDINGS
-from pacer.data.cleaning import raw_sentences
 from pacer.phantom.language import PhantomReport, contexts_of, report_of, write_report
 from pacer.phantom.wording import WORDING
 from pacer.phantom.world import make_world
+from pacer.text.cleaning.cleaners import raw_sentences
 from pacer.text.rules import extract_anchor, read_attributes
 
 FILE, UNCHANGED = "texts.csv", "unchanged"

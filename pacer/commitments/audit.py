@@ -9,9 +9,9 @@ import polars as pl
 from pacer.core.schemas import read_about, read_records
 from pacer.data.account import Notes
 from pacer.data.audit import note
-from pacer.data.cleaning import CLEANERS, MARKS
 from pacer.data.values import mapped
 from pacer.display.numbers import Check, counted
+from pacer.text.cleaning.cleaners import CLEANERS, MARKS
 from pacer.text.rules import extract_anchor
 
 _TEXTS = ("report", "report_raw", "prior_report", "indication", "history")

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pacer.config.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict
 from pacer.core.contexts import Context
 
-#: How report text is cleaned; :data:`pacer.data.cleaning.CLEANERS` has the functions.
+#: How report text is cleaned; :data:`pacer.text.cleaning.cleaners.CLEANERS` has the functions.
 Cleaner = Literal["upstream", "iu_xray", "decimals"]
 
 

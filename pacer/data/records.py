@@ -17,7 +17,6 @@ from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.schemas import PRIOR_SCHEMA
 from pacer.data.account import BAD, LEFT_OUT, Notes, Rows
-from pacer.data.cleaning import CLEANERS, changed_number, has_content, without_sentences
 from pacer.data.hygiene import (
     ANY_RESIDUE,
     CONTROL,
@@ -31,7 +30,8 @@ from pacer.data.hygiene import (
 )
 from pacer.data.sections import MAY_HOLD_MORE, more_than_a_section
 from pacer.data.values import bare_id, mapped, quoted
-from pacer.data.wording import compares_with_prior
+from pacer.text.cleaning.cleaners import CLEANERS, changed_number, has_content, without_sentences
+from pacer.text.cleaning.wording import compares_with_prior
 
 #: Columns of the frame that every reader returns. A row is one examination, also called a study
 #: here. Several rows may have one ``study_id``: in MIMIC-RG4 each context of a study has a row and

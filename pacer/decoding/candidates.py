@@ -30,9 +30,9 @@ from pacer.core.anchor import (
     parse_anchor,
 )
 from pacer.core.findings import FINDINGS
-from pacer.data.cleaning import sentence_ends
 from pacer.decoding.beam import BeamSearch, search_with
 from pacer.decoding.hypotheses import Hypotheses, ListBias
+from pacer.text.cleaning.cleaners import sentence_ends
 from pacer.text.rules import extract_anchor, read_attributes
 
 #: With noise, this many of the best continuations of a step are considered, or two for each beam if

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pacer.backbones.chexbert import CheXbert
 from pacer.backbones.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.data.cleaning import sentence_ends
+from pacer.text.cleaning.cleaners import sentence_ends
 
 #: Increased whenever the scores of a text change; scores cached under another number are not used.
 VERSION = 1

@@ -17,8 +17,8 @@ from pacer.config.corpus import Emphasis
 from pacer.core.io import Journal, hash_bytes, hash_json, read_journal, write_json
 from pacer.core.progress import Ticker
 from pacer.core.schemas import EMPHASIS_SCHEMA, SPLITS, read_records, write_table
-from pacer.data.cleaning import sentence_ends, token_marks
 from pacer.display.numbers import Check, counted, number, share
+from pacer.text.cleaning.cleaners import sentence_ends, token_marks
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,8 @@ class Audit:
         token_ends: Sequence[int],
     ) -> None:
         """Count a record: the ``chosen`` marks, which training reads, and the ``released`` ones.
-        Its sentences end at ``ends``, its tokens at ``token_ends`` (:mod:`pacer.data.cleaning`)."""
+        Its sentences end at ``ends``, its tokens at ``token_ends``
+        (:mod:`pacer.text.cleaning.cleaners`)."""
         counts = self.counts[row["split"], row["context"]]
         counts["records"] += 1
         if chosen is None:

@@ -19,7 +19,6 @@ from pacer.core.findings import FINDINGS
 from pacer.core.machine import core_count
 from pacer.core.progress import Ticker
 from pacer.core.schemas import TRUTH_SCHEMA, read_table
-from pacer.data.cleaning import CLEANERS
 from pacer.data.columns import read_columns
 from pacer.data.ids import format_ids
 from pacer.data.values import mapped
@@ -30,6 +29,7 @@ from pacer.metrics.nlg import meteor_columns, single_line, with_word_scores
 from pacer.metrics.options import Scoring
 from pacer.metrics.reading import read_pairs
 from pacer.metrics.scores import SCORE_OF
+from pacer.text.cleaning.cleaners import CLEANERS
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.
 _ROWS = 2_000

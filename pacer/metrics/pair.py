@@ -10,7 +10,6 @@ import polars as pl
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.data.cleaning import CLEANERS
 from pacer.data.generated import last_box, without_repeats
 from pacer.data.hygiene import ANY_RESIDUE
 from pacer.data.ids import check_pairs, format_ids
@@ -19,7 +18,8 @@ from pacer.data.sources import NAME_INDEX
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import Pairing
 from pacer.metrics.predictions import PREDICTIONS
-from pacer.text.prompts import without_prompt
+from pacer.text.cleaning.cleaners import CLEANERS
+from pacer.text.cleaning.prompts import without_prompt
 
 #: Signs of uncleaned text that change language scores: capitals, and a period or comma without a
 #: space before it.

@@ -8,8 +8,6 @@ from typing import Any
 import polars as pl
 
 from pacer.core.anchor import POLARITIES
-from pacer.data.repetition import repetition
-from pacer.data.wording import prior_wording
 from pacer.metrics.cases import DERIVED
 from pacer.metrics.commitments import AFFIRMED_IN, side_switches
 from pacer.metrics.ledger import (
@@ -24,6 +22,8 @@ from pacer.metrics.ledger import (
     with_states_of,
 )
 from pacer.metrics.nlg import with_word_scores
+from pacer.text.cleaning.repetition import repetition
+from pacer.text.cleaning.wording import prior_wording
 from pacer.text.rules import extract_anchor
 
 #: The control with another patient's sources, whose attributes agree only by chance.

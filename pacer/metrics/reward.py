@@ -9,7 +9,7 @@ import polars as pl
 from pacer.core.errors import DataError
 from pacer.data.values import shown
 from pacer.metrics.ledger import IS_EXACT, compared, read_findings
-from pacer.text.prompts import without_prompt
+from pacer.text.cleaning.prompts import without_prompt
 
 #: The reward if neither the completion nor its reference affirms a finding, but the completion has
 #: words.

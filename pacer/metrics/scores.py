@@ -66,7 +66,9 @@ _SWITCHES = (
     "described as bilateral"
 )
 _PRESENCE = "probabilities that findings are present (`findings`), against the reference commitment"
-_COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
+_COMPARES = (
+    "reports that compare with an earlier examination (rules of `pacer/text/cleaning/wording.yaml`)"
+)
 _UNFOUNDED = (
     "reports that make comparisons although no previous report was given; over contexts without one"
 )

@@ -20,7 +20,6 @@ from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
 from pacer.core.schemas import EMPHASIS_POSITIONS, SPLITS, TRUTH_SCHEMA
-from pacer.data.cleaning import clean_report, sentence_ends, token_marks
 from pacer.data.source import describe_source
 from pacer.phantom.language import (
     PhantomReport,
@@ -32,6 +31,7 @@ from pacer.phantom.language import (
 from pacer.phantom.render import count_images, image_path, write_images
 from pacer.phantom.wording import degree
 from pacer.phantom.world import FindingState, PhantomStudy, make_world
+from pacer.text.cleaning.cleaners import clean_report, sentence_ends, token_marks
 
 #: Mark of an absent section.
 ABSENT_TEXT = "s"

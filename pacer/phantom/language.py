@@ -21,10 +21,10 @@ import numpy as np
 
 from pacer.core.contexts import Context, availability, contexts_within
 from pacer.core.findings import FINDINGS
-from pacer.data.cleaning import clean_report
 from pacer.phantom import wording
 from pacer.phantom.wording import WORDING, Option, Phrase, Style, by_style, fill, pick
 from pacer.phantom.world import FINDING_PRIORS, FindingState, PhantomStudy, make_world
+from pacer.text.cleaning.cleaners import clean_report
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

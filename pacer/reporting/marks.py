@@ -1,8 +1,8 @@
 """Marks in texts: a report is cut into spans by whether another text makes the same statement.
 
 A marked phrase is a mention of a finding, or it is **longitudinal**: wording that compares with an
-earlier examination (:mod:`pacer.data.wording`). Such wording is identified by the findings of its
-sentence and their course, or else by its rule and direction.
+earlier examination (:mod:`pacer.text.cleaning.wording`). Such wording is identified by the findings
+of its sentence and their course, or else by its rule and direction.
 
 The mark of a mention follows from the verdict on its finding (:mod:`pacer.metrics.ledger`):
 
@@ -28,8 +28,8 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from pacer.core.anchor import Anchor, Attributes, words
-from pacer.data.wording import find_wording
 from pacer.metrics.ledger import compared, listed_findings, read_findings
+from pacer.text.cleaning.wording import find_wording
 from pacer.text.rules import Mention, find_mentions, read_attributes
 
 #: Kind of text that a text is compared with.

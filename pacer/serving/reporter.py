@@ -16,7 +16,6 @@ from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_json
-from pacer.data.cleaning import CLEANERS
 from pacer.data.greyscale import NOTES
 from pacer.data.readers.views import parse_view
 from pacer.decoding.candidates import extract_report
@@ -39,6 +38,7 @@ from pacer.serving.case import (
 )
 from pacer.serving.layout import MANIFEST, READING, located
 from pacer.serving.package import GENERATED, frozen_models, read_settings, trained_prompts
+from pacer.text.cleaning.cleaners import CLEANERS
 
 
 class CaseFeatures:

@@ -36,7 +36,7 @@ from pacer.backbones.standins.data import LabelledText
 from pacer.backbones.standins.training import POSITIONS, ReportTask
 from pacer.config.backbones import TextStandin
 from pacer.core.findings import FINDINGS
-from pacer.data.cleaning import clean_report
+from pacer.text.cleaning.cleaners import clean_report
 
 #: Initial standard deviation of weights: the original's 0.02 suits widths of 768.
 _STD = 0.08
@@ -217,8 +217,8 @@ def make_chexbert_standin(
     config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path
 ) -> dict[str, object]:
     """Train the labeller on each text, raw and cleaned by
-    :func:`~pacer.data.cleaning.clean_report`, and measure the accuracy of each head on held-out
-    texts. Raises a DataError if there is too little text."""
+    :func:`~pacer.text.cleaning.cleaners.clean_report`, and measure the accuracy of each head on
+    held-out texts. Raises a DataError if there is too little text."""
     raw = [text.raw for text in texts]
     task = ReportTask(
         [raw, list(map(clean_report, raw))], config.vocabulary, np.random.default_rng(seed)

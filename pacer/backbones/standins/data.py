@@ -25,11 +25,11 @@ from pacer.core.anchor import (
     render_anchor,
 )
 from pacer.core.errors import DataError
-from pacer.data.cleaning import clean_report, sentence_ends
 from pacer.data.radiographs import open_image
 from pacer.phantom.language import contexts_of, phantom_tokenizer, train_tokenizer, write_report
 from pacer.phantom.render import TrainingImages, training_images
 from pacer.phantom.world import PhantomStudy, make_world
+from pacer.text.cleaning.cleaners import clean_report, sentence_ends
 from pacer.text.rules import extract_anchor, read_attributes
 
 #: A function with the keywords view, sections, indication, history and commit that returns the

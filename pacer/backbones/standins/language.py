@@ -28,7 +28,7 @@ from pacer.backbones.standins.data import Instruct, LabelledText, commitment_fir
 from pacer.backbones.standins.training import train
 from pacer.config.backbones import LanguageStandin
 from pacer.core.anchor import KINDS
-from pacer.data.cleaning import clean_report, sentence_ends, token_marks
+from pacer.text.cleaning.cleaners import clean_report, sentence_ends, token_marks
 from pacer.text.rules import extract_anchor
 
 BOS = 1

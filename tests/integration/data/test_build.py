@@ -17,8 +17,8 @@ from pacer.core.findings import FINDINGS
 from pacer.core.io import read_json, yaml_beside
 from pacer.core.schemas import TRUTH_SCHEMA, read_about, read_images, read_records, read_table
 from pacer.data.build_corpus import build_corpus
-from pacer.data.cleaning import CLEANERS
 from pacer.data.source import describe_source
+from pacer.text.cleaning.cleaners import CLEANERS
 from tests.support.cases import cases
 from tests.support.corpus import BASE, TinyCorpus, built, lines_of, looks_of, record
 

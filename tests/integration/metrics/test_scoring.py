@@ -16,7 +16,6 @@ from pacer.config.decode import ScoreSettings
 from pacer.core.anchor import ANCHOR_SCHEMA
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_jsonl, write_json, write_jsonl, yaml_beside
-from pacer.data.cleaning import CLEANERS
 from pacer.metrics.meteor import MeteorError, meteor_run
 from pacer.metrics.nlg import meteor, meteor_statistics
 from pacer.metrics.options import DEFAULTS, Scoring
@@ -24,6 +23,7 @@ from pacer.metrics.predictions import decoded_records
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.intervals import at_chance, score_intervals, warnings
 from pacer.reporting.score_tables import signature_line
+from pacer.text.cleaning.cleaners import CLEANERS
 from pacer.text.rules import extract_anchor
 from tests.integration.core.test_stops import STRANGE
 from tests.support.cases import listed_cases

@@ -13,11 +13,11 @@ import pytest
 
 from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_file
-from pacer.data.cleaning import clean_report
 from pacer.phantom.generate import generate_phantom
 from pacer.phantom.language import sample_texts
 from pacer.phantom.render import VIEWS, render
 from pacer.phantom.world import make_world
+from pacer.text.cleaning.cleaners import clean_report
 from tests.support.phantom import example_study
 from tests.unit.phantom.test_world import CONFIG, corpus
 

@@ -27,8 +27,8 @@ from pacer.config import Backbone
 from pacer.config.backbones import TextStandin, VisionStandin
 from pacer.core.anchor import Anchor
 from pacer.core.findings import FINDINGS
-from pacer.data.cleaning import clean_report
 from pacer.phantom.render import TrainingImages, training_images
+from pacer.text.cleaning.cleaners import clean_report
 from tests.integration.backbones import test_make_backbones
 from tests.integration.backbones.test_make_backbones import make
 from tests.support.cases import listed_cases

@@ -17,7 +17,7 @@ import pytest
 
 from pacer.backbones.observations import OBSERVATION_OF
 from pacer.core.anchor import POLARITIES, Anchor
-from pacer.data.cleaning import clean_report
+from pacer.text.cleaning.cleaners import clean_report
 from pacer.text.rules import extract_anchor
 from pacer.text.rules.paper import extract_paper_anchor
 from tests.support.real import real

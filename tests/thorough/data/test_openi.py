@@ -12,9 +12,9 @@ import pytest
 from pacer.config import Corpus
 from pacer.core.schemas import read_records
 from pacer.data.account import LEFT_OUT, Notes
-from pacer.data.cleaning import clean_report, clean_report_iu_xray
 from pacer.data.readers import openi
 from pacer.data.readers.files import read_files
+from pacer.text.cleaning.cleaners import clean_report, clean_report_iu_xray
 from tests.integration.data.test_labs import OpenI
 from tests.support.corpus import BASE, built
 from tests.support.real import DATA, real

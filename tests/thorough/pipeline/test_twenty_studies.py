@@ -14,7 +14,7 @@ import pytest
 
 from pacer.config import Params, validated
 from pacer.core.io import write_text
-from pacer.data.cleaning import clean_report_iu_xray
+from pacer.text.cleaning.cleaners import clean_report_iu_xray
 from tests.support.profiles import profile
 from tests.support.real import DATA, real
 from tests.support.repository import Repository

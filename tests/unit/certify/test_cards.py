@@ -25,8 +25,8 @@ from pacer.certify.cards import (
 )
 from pacer.core.anchor import Attributes
 from pacer.core.io import hash_bytes
-from pacer.data.repetition import repetition
-from pacer.data.wording import compares_with_prior
+from pacer.text.cleaning.repetition import repetition
+from pacer.text.cleaning.wording import compares_with_prior
 
 #: What a fault changes in a finding: its state before and after, or an attribute.
 STATES = {

@@ -7,7 +7,7 @@ import pytest
 
 from pacer.commitments.audit import audit_texts
 from pacer.core.schemas import RECORD_SCHEMA, write_table
-from pacer.data.cleaning import CLEANERS
+from pacer.text.cleaning.cleaners import CLEANERS
 from tests.support.made_records import few_records
 
 SHARED, CHANGED, CONTEXT, NOTHING = (

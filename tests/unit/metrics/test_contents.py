@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.core.anchor import FINDINGS, POLARITIES, Anchor
-from pacer.data.repetition import repetition
-from pacer.data.wording import prior_wording
 from pacer.metrics.cases import COLUMNS
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import context_counts, score_of
 from pacer.metrics.statistics.intervals import warnings
+from pacer.text.cleaning.repetition import repetition
+from pacer.text.cleaning.wording import prior_wording
 from pacer.text.rules import extract_anchor
 from tests.support.cases import listed_cases
 from tests.support.metrics import read_texts

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from pacer.core.contexts import availability
 from pacer.core.findings import FINDINGS
-from pacer.data.cleaning import clean_report
 from pacer.phantom import language
 from pacer.phantom.canvas import Canvas
 from pacer.phantom.language import (
@@ -26,6 +25,7 @@ from pacer.phantom.language import (
 from pacer.phantom.render import VIEWS, render, render_with_masks, training_images, visible_findings
 from pacer.phantom.wording import remarks
 from pacer.phantom.world import FINDING_PRIORS, make_world
+from pacer.text.cleaning.cleaners import clean_report
 from pacer.text.rules import extract_anchor
 from tests.support.phantom import example_study
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pacer.core.anchor import POLARITIES
 from pacer.core.io import yaml_beside
-from pacer.data.cleaning import clean_report
+from pacer.text.cleaning.cleaners import clean_report
 from pacer.text.rules import extract_anchor, find_mentions, read_attributes
 from pacer.text.rules.layout import plain
 from pacer.text.rules.tables import own_table

@@ -11,7 +11,7 @@ import pytest
 
 from pacer.core.anchor import POLARITIES, Anchor
 from pacer.core.io import yaml_beside
-from pacer.data.cleaning import clean_report
+from pacer.text.cleaning.cleaners import clean_report
 from pacer.text.rules import extract_anchor, find_mentions
 from pacer.text.rules.layout import parts
 from tests.support.sentences import anchor_of

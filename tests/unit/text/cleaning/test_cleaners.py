@@ -7,8 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pacer.config.corpus import Cleaner
-from pacer.data import cleaning
-from pacer.data.cleaning import (
+from pacer.phantom.language import phantom_tokenizer
+from pacer.text.cleaning import cleaners
+from pacer.text.cleaning.cleaners import (
     CLEANERS,
     changed_number,
     clean_report,
@@ -16,8 +17,7 @@ from pacer.data.cleaning import (
     token_marks,
     without_sentences,
 )
-from pacer.data.wording import compares_with_prior, find_wording, prior_wording
-from pacer.phantom.language import phantom_tokenizer
+from pacer.text.cleaning.wording import compares_with_prior, find_wording, prior_wording
 from tests.support.cases import cases
 
 
@@ -32,7 +32,7 @@ def test_cleaners(kind: str, case: dict[str, Any]) -> None:
 
 
 def test_every_row_of_the_table_has_an_example() -> None:
-    for *_, raw, cleaned in (row for name in cleaning._REPLACED for row in cleaning._TEXT[name]):
+    for *_, raw, cleaned in (row for name in cleaners._REPLACED for row in cleaners._TEXT[name]):
         assert CLEANERS["decimals"](raw) == f"{cleaned} ."
 
 

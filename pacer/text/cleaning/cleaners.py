@@ -16,7 +16,7 @@ underscores are deleted; three passes shorten runs of periods; colons and ``< = 
 ``decimals`` is for corpora that were never released in upstream's form. A mark within a number
 stays (``2.5 cm``, ``1/2``, ``9:30``), the number of a list item is distinguished from a number that
 ends a sentence, and no other mark joins two words or sentences when it is removed
-(``cleaning.yaml``): a question mark and a slash between words become words, and the lines of a list
+(``cleaners.yaml``): a question mark and a slash between words become words, and the lines of a list
 are sentences. All spaces are single, so that cleaning twice has no further effect.
 
 Scores of different cleaners are not comparable.
@@ -86,7 +86,7 @@ def _sentences(text: str, punctuation: dict[int, Any]) -> str:
 _ITEM = re.compile(r"(?<![\w.,/:(-])\(?(\d{1,2})[.)](?=\s|[^\W\d_]|$)")
 #: A number as it is written: with its point or comma, or as a fraction or date.
 _NUMBER = re.compile(r"(?:(?<![\w.])\.)?\d+(?:[.,/]\d+)*")
-_TEXT = yaml_beside(__file__, "cleaning.yaml")
+_TEXT = yaml_beside(__file__, "cleaners.yaml")
 #: The replacements of ``decimals``, by table: the signs that a text needs, a pattern, and its
 #: replacement.
 _REPLACED: dict[str, list[tuple[list[str], re.Pattern[str], str]]] = {

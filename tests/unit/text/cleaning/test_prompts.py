@@ -2,7 +2,7 @@
 
 import pytest
 
-from pacer.text.prompts import without_prompt
+from pacer.text.cleaning.prompts import without_prompt
 from tests.support.cases import listed_cases
 
 
