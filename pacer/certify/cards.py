@@ -158,7 +158,7 @@ def of_synthetic(seed: int, limit: int) -> Iterator[tuple]:
 
 
 def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[tuple]:
-    """Yield the cards of the user's references, rows of :class:`~pacer.data.reports.Reports`.
+    """Yield the cards of the user's references, rows of :class:`~pacer.tables.reports.Reports`.
     Only sentences that :func:`is_read_as_planned` accepts are used."""
     known = reports.select("id", "subject_id", "text").drop_nulls("text")
     for key, patient, text in known.unique("text", maintain_order=True).head(limit).iter_rows():

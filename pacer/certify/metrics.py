@@ -10,13 +10,13 @@ import polars as pl
 
 from pacer.certify.cards import UNCHANGED
 from pacer.core.errors import ConfigError, DataError
-from pacer.data.columns import read_columns
 from pacer.metrics.calls import score
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import metrics_of
 from pacer.metrics.nlg import cider_by_case
 from pacer.metrics.options import DEFAULTS, Function
 from pacer.metrics.scores import SCORE_OF, score_of
+from pacer.tables.columns import read_columns
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def scores_of(
 
     Raises:
         ConfigError: a name is unknown, or a score has no value for one text. DataError: as
-            :func:`~pacer.data.columns.read_columns`, or a function fails.
+            :func:`~pacer.tables.columns.read_columns`, or a function fails.
     """
     if unknown := {*lower_is_better}.difference(tables, names):
         raise ConfigError(

@@ -39,7 +39,7 @@ def make(
     Your metric scores each row: the column text against the column reference."""
     check_replaceable(out)
     from pacer.certify.cards import FILE, make_cards, of_reports, of_synthetic
-    from pacer.data.reports import REFERENCES, reports_of
+    from pacer.tables.reports import REFERENCES, reports_of
 
     if references is None:
         texts = make_cards(of_synthetic(seed, limit))
@@ -85,8 +85,8 @@ def score(
     from pacer.certify.cards import COLUMNS, FILE
     from pacer.certify.metrics import scores_of
     from pacer.certify.verdicts import chart, judge, notes, tables
-    from pacer.data.tables import open_table
     from pacer.metrics.signature import version_of
+    from pacer.tables.files import open_table
 
     terminal.import_from_here()  # modules of --metric
     table = open_table(cards / FILE)

@@ -85,9 +85,9 @@ def score(
     Further options are in Python: help(pacer.score)."""
     _end_on_sigterm()
     terminal.check_exists(chexbert, columns, references, hypotheses)
-    from pacer.data.reports import REPORTS, id_columns
-    from pacer.data.sources import open_source
     from pacer.metrics.calls import score as score_files
+    from pacer.tables.reports import REPORTS, id_columns
+    from pacer.tables.sources import open_source
 
     terminal.import_from_here()  # modules of --metric
     tables = [open_source(path, "", REPORTS.columns) for path in (references, hypotheses)]
@@ -319,8 +319,8 @@ def label(
     """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
     end) in the report, its words, and the cue that decides its polarity."""
     terminal.check_exists(file)
-    from pacer.data.reports import REPORTS, not_english, reports_of
     from pacer.metrics.calls import label_reports
+    from pacer.tables.reports import REPORTS, not_english, reports_of
     from pacer.text.rules.more import with_more_findings
 
     lexicon = None if more_findings is None else with_more_findings(more_findings)

@@ -9,8 +9,8 @@ import polars as pl
 from pacer.core.schemas import read_about, read_records
 from pacer.data.account import Notes
 from pacer.data.audit import note
-from pacer.data.values import mapped
 from pacer.display.numbers import Check, counted
+from pacer.tables.values import mapped
 from pacer.text.cleaning.cleaners import CLEANERS, MARKS
 from pacer.text.rules import extract_anchor
 

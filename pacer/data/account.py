@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.data.values import mapped, quoted
+from pacer.tables.values import mapped, quoted
 
 #: Kind of the excluded rows that cannot be used.
 BAD = "bad"

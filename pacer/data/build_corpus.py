@@ -23,7 +23,7 @@ from pacer.data.patients import note_headers, note_patients
 from pacer.data.readers import mimic_cxr, openi, r2gen, rg4, table
 from pacer.data.records import draft_records, drop_invalid
 from pacer.data.source import read_source
-from pacer.data.values import bare_id
+from pacer.tables.values import bare_id
 
 #: By ``corpus.format``. ``NAMES`` of a reader has the names that its input uses for the columns of
 #: its frame, for messages; CONTRIBUTING.md describes how to add a reader.

@@ -7,7 +7,7 @@ import polars as pl
 
 from pacer.core.io import yaml_beside
 from pacer.data.account import Notes
-from pacer.data.values import quoted
+from pacer.tables.values import quoted
 
 TABLE: dict[str, Any] = yaml_beside(__file__, "patients.yaml")
 _WORDS = "|".join(TABLE["no patient"]["words"])

@@ -23,7 +23,7 @@ import polars as pl
 from pacer.core.schemas import PRIOR_SCHEMA
 from pacer.data.account import Notes, Rows
 from pacer.data.patients import TABLE
-from pacer.data.values import mapped, parse_instant, parse_time
+from pacer.tables.values import mapped, parse_instant, parse_time
 
 #: Column for the dates in a form with the year first, if a reader changes it; messages quote
 #: ``date``.

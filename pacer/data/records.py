@@ -17,7 +17,8 @@ from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.schemas import PRIOR_SCHEMA
 from pacer.data.account import BAD, LEFT_OUT, Notes, Rows
-from pacer.data.hygiene import (
+from pacer.data.sections import MAY_HOLD_MORE, more_than_a_section
+from pacer.tables.hygiene import (
     ANY_RESIDUE,
     CONTROL,
     ENGLISH,
@@ -28,8 +29,7 @@ from pacer.data.hygiene import (
     id_fault,
     is_absent,
 )
-from pacer.data.sections import MAY_HOLD_MORE, more_than_a_section
-from pacer.data.values import bare_id, mapped, quoted
+from pacer.tables.values import bare_id, mapped, quoted
 from pacer.text.cleaning.cleaners import CLEANERS, changed_number, has_content, without_sentences
 from pacer.text.cleaning.wording import compares_with_prior
 

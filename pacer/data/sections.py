@@ -18,8 +18,8 @@ from typing import Literal, NamedTuple
 
 from pacer.core.io import yaml_beside
 from pacer.data.dicom import other_part
-from pacer.data.hygiene import LINE_ENDS, LOST, RESIDUE
-from pacer.data.values import quoted
+from pacer.tables.hygiene import LINE_ENDS, LOST, RESIDUE
+from pacer.tables.values import quoted
 
 SectionName = Literal["findings", "impression", "indication", "history", "other"]
 

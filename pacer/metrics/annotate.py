@@ -19,9 +19,6 @@ from pacer.core.findings import FINDINGS
 from pacer.core.machine import core_count
 from pacer.core.progress import Ticker
 from pacer.core.schemas import TRUTH_SCHEMA, read_table
-from pacer.data.columns import read_columns
-from pacer.data.ids import format_ids
-from pacer.data.values import mapped
 from pacer.metrics.cases import COLUMNS, LABELS, OPTIONAL, controls_of
 from pacer.metrics.columns import check_names, metric_columns, metrics_of
 from pacer.metrics.meteor import MeteorError, meteor_run
@@ -29,6 +26,9 @@ from pacer.metrics.nlg import meteor_columns, single_line, with_word_scores
 from pacer.metrics.options import Scoring
 from pacer.metrics.reading import read_pairs
 from pacer.metrics.scores import SCORE_OF
+from pacer.tables.columns import read_columns
+from pacer.tables.ids import format_ids
+from pacer.tables.values import mapped
 from pacer.text.cleaning.cleaners import CLEANERS
 
 #: Rows that a process reads at a time; fewer reports are read sooner than processes start.

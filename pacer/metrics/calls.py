@@ -15,14 +15,6 @@ from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file
 from pacer.core.schemas import read_about
-from pacer.data.reports import (
-    HYPOTHESES,
-    REFERENCES,
-    Reports,
-    reports_of,
-)
-from pacer.data.sources import Source
-from pacer.data.tables import SourceTable
 from pacer.metrics.columns import metrics_of
 from pacer.metrics.ledger import mentions
 from pacer.metrics.options import (
@@ -41,6 +33,14 @@ from pacer.metrics.score import score_cases
 from pacer.metrics.signature import Origin, Signature
 from pacer.metrics.statistics.comparison import compare
 from pacer.metrics.system import Scores
+from pacer.tables.files import SourceTable
+from pacer.tables.reports import (
+    HYPOTHESES,
+    REFERENCES,
+    Reports,
+    reports_of,
+)
+from pacer.tables.sources import Source
 from pacer.text.rules import Lexicon, extract_anchor, read_more
 from pacer.text.rules.more import with_more_findings
 

@@ -10,14 +10,14 @@ import polars as pl
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.data.generated import last_box, without_repeats
-from pacer.data.hygiene import ANY_RESIDUE
-from pacer.data.ids import check_pairs, format_ids
-from pacer.data.reports import ALSO, IS_ID, Reports, is_blank, not_english
-from pacer.data.sources import NAME_INDEX
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import Pairing
 from pacer.metrics.predictions import PREDICTIONS
+from pacer.tables.generated import last_box, without_repeats
+from pacer.tables.hygiene import ANY_RESIDUE
+from pacer.tables.ids import check_pairs, format_ids
+from pacer.tables.reports import ALSO, IS_ID, Reports, is_blank, not_english
+from pacer.tables.sources import NAME_INDEX
 from pacer.text.cleaning.cleaners import CLEANERS
 from pacer.text.cleaning.prompts import without_prompt
 

@@ -16,9 +16,9 @@ from pacer.core.findings import FINDINGS
 from pacer.core.io import numbered_jsonl, read_json
 from pacer.core.schemas import of_split, read_about, read_records, read_table
 from pacer.core.validation import explain
-from pacer.data.ids import check_pairs, format_ids
 from pacer.metrics.cases import by_context
 from pacer.metrics.signature import Decoding, Origin
+from pacer.tables.ids import check_pairs, format_ids
 
 _log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.data.values import shown
 from pacer.metrics.ledger import IS_EXACT, compared, read_findings
+from pacer.tables.values import shown
 from pacer.text.cleaning.prompts import without_prompt
 
 #: The reward if neither the completion nor its reference affirms a finding, but the completion has

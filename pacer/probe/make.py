@@ -24,9 +24,9 @@ from pacer.core.io import atomic_directory, hash_json, write_json
 from pacer.core.progress import Ticker
 from pacer.core.schemas import TRUTH_SCHEMA, read_table
 from pacer.data.radiographs import open_image
-from pacer.data.tables import open_table
 from pacer.decoding.controls import without
 from pacer.metrics.ledger import read_findings
+from pacer.tables.files import open_table
 
 #: Bounds of the thorax in both directions, as fractions of a radiograph.
 _THORAX = (0.08, 0.92)

@@ -21,9 +21,6 @@ from pacer.core.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.exchange import exchange
 from pacer.core.io import read_json
-from pacer.data.hygiene import EMPTY_CELL
-from pacer.data.ids import check_pairs
-from pacer.data.reports import Side, reports_of
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
 from pacer.metrics.ledger import attribute_counts, compared, lists_by_row, read_findings
@@ -40,6 +37,9 @@ from pacer.probe.make import (
     SAME_FINDING,
     TITLES,
 )
+from pacer.tables.hygiene import EMPTY_CELL
+from pacer.tables.ids import check_pairs
+from pacer.tables.reports import Side, reports_of
 
 #: Another patient's radiographs, of those whose reference does not affirm the finding.
 LACKING = "another_without_finding"

@@ -19,9 +19,9 @@ from pacer.core.io import (
     write_jsonl,
 )
 from pacer.core.progress import Ticker
-from pacer.data.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, name_on_disk
-from pacer.data.tables import open_table
 from pacer.serving.case import Case, Prepared
+from pacer.tables.files import open_table
+from pacer.tables.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, name_on_disk
 
 if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter  # imports torch; a wrong table is refused before

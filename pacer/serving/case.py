@@ -23,12 +23,12 @@ from pacer.core.anchor import POLARITIES, Anchor
 from pacer.core.contexts import Context, availability, context_of
 from pacer.core.errors import DataError
 from pacer.data.dicom import header_view
-from pacer.data.hygiene import LINE_ENDS, fault_of, is_absent
 from pacer.data.radiographs import as_radiograph, read_image
 from pacer.data.readers.views import View, parse_view
-from pacer.data.values import shown
 from pacer.display.numbers import number
 from pacer.display.tables import Displayed, Table
+from pacer.tables.hygiene import LINE_ENDS, fault_of, is_absent
+from pacer.tables.values import shown
 from pacer.text.cleaning.cleaners import sentence_ends
 from pacer.text.cleaning.wording import find_wording
 from pacer.text.rules import extract_anchor, find_mentions

@@ -21,8 +21,8 @@ from pacer.core.progress import Ticker
 from pacer.core.schemas import SPLITS
 from pacer.core.validation import reason_of
 from pacer.data.account import Notes, Rows
-from pacer.data.hygiene import rounding_fault
-from pacer.data.values import quoted, shown
+from pacer.tables.hygiene import rounding_fault
+from pacer.tables.values import quoted, shown
 
 #: Types of the fields that are not text.
 _KINDS: dict[str, pl.DataType] = {

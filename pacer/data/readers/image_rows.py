@@ -18,7 +18,11 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.data.account import BAD, LEFT_OUT, Notes, Rows
-from pacer.data.hygiene import (
+from pacer.data.patients import TABLE, is_placeholder_id
+from pacer.data.priors import CHOICE_SCHEMA, choose_priors, read_moments
+from pacer.data.readers.views import header_views, is_special, parse_view
+from pacer.data.sections import Sections, cut_report
+from pacer.tables.hygiene import (
     ANY_RESIDUE,
     CONTROL,
     EMPTY_CELL,
@@ -28,11 +32,7 @@ from pacer.data.hygiene import (
     is_absent,
     without_residue,
 )
-from pacer.data.patients import TABLE, is_placeholder_id
-from pacer.data.priors import CHOICE_SCHEMA, choose_priors, read_moments
-from pacer.data.readers.views import header_views, is_special, parse_view
-from pacer.data.sections import Sections, cut_report
-from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, quoted
+from pacer.tables.values import DATE_FORMS, TIME_FORMS, mapped, quoted
 
 #: Required columns of the rows.
 REQUIRED = ("subject", "study", "view", "image")

@@ -14,13 +14,13 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.account import LEFT_OUT, Notes, Rows
-from pacer.data.hygiene import EMPTY_CELL
 from pacer.data.readers.files import read_files
 from pacer.data.readers.image_rows import OF_PREVIOUS, TEXTS, UNUSED, studies_of
 from pacer.data.readers.views import VIEW_IN_FULL
 from pacer.data.sections import find_sections
 from pacer.data.source import Source
-from pacer.data.tables import open_table, shown_columns
+from pacer.tables.files import open_table, shown_columns
+from pacer.tables.hygiene import EMPTY_CELL
 
 NAMES = {"frontal": "dicom_id", "lateral": "dicom_id"} | OF_PREVIOUS
 _REPORT_FILE = re.compile(r"(?:^|/)s([0-9]+)\.txt\Z")

@@ -16,7 +16,7 @@ from pacer.data.account import LEFT_OUT, Notes, Rows
 from pacer.data.readers.files import Identifier, Text, read_rows
 from pacer.data.readers.views import choose_images, read_views, view_of
 from pacer.data.source import Source
-from pacer.data.values import MIMIC_PATH, bare_id
+from pacer.tables.values import MIMIC_PATH, bare_id
 
 NAMES = {"findings": "report", "frontal": "image_path", "lateral": "image_path"}
 _NO_IDS = (

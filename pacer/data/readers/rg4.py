@@ -18,7 +18,7 @@ from pacer.core.contexts import availability
 from pacer.data.account import Notes, Rows
 from pacer.data.readers.files import Identifier, Text, Unread, read_rows
 from pacer.data.source import Source
-from pacer.data.values import MIMIC_PATH, bare_id
+from pacer.tables.values import MIMIC_PATH, bare_id
 
 ABSENT_TEXT = "s"
 #: Fields that have a different name in the files.

@@ -18,7 +18,6 @@ from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
 from pacer.core.io import yaml_beside
 from pacer.data.account import Notes, Rows
-from pacer.data.hygiene import is_empty_cell
 from pacer.data.priors import YEAR_FIRST
 from pacer.data.readers.image_rows import (
     COLUMNS,
@@ -31,8 +30,9 @@ from pacer.data.readers.image_rows import (
 )
 from pacer.data.readers.views import may_be_dicom, parse_view
 from pacer.data.source import Source, matching_files
-from pacer.data.tables import CsvForm, SourceTable, open_table, other_separator, shown_columns
-from pacer.data.values import mapped, quoted
+from pacer.tables.files import CsvForm, SourceTable, open_table, other_separator, shown_columns
+from pacer.tables.hygiene import is_empty_cell
+from pacer.tables.values import mapped, quoted
 
 #: Columns for the paths of an examination's images, in a table with one row per examination.
 _IMAGES = ("frontal", "lateral")

@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple
 from pacer.core.errors import DataError
 from pacer.core.io import yaml_beside
 from pacer.data.dicom import header_view, other_part
-from pacer.data.hygiene import EMPTY_CELL, name_on_disk, path_outside_root
-from pacer.data.tables import open_table, shown_columns
-from pacer.data.values import quoted
+from pacer.tables.files import open_table, shown_columns
+from pacer.tables.hygiene import EMPTY_CELL, name_on_disk, path_outside_root
+from pacer.tables.values import quoted
 
 #: Columns for the image and its view, in lower case, in order of preference.
 IMAGE_COLUMNS = ("image", "filename", "dicom_id")
@@ -144,7 +144,7 @@ def choose_images(
 
 
 def read_views(path: Path) -> dict[str, View]:
-    """Read a table of views (of a kind of :func:`~pacer.data.tables.open_table`): the view of each
+    """Read a table of views (of a kind of :func:`~pacer.tables.files.open_table`): the view of each
     :func:`image_key`, in the table's order, without images whose view is not understood.
 
     The image is in the first column named ``image``, ``filename`` or ``dicom_id``, and its view in

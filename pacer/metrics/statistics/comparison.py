@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
-from pacer.data.ids import check_pairs
 from pacer.display.numbers import IN_BRACKETS, change_cells, number, score_cell
 from pacer.display.tables import Displayed, Table, first_cell_changes
 from pacer.metrics.cases import row_name
@@ -29,6 +28,7 @@ from pacer.metrics.statistics.intervals import (
     context_sums,
     units_of,
 )
+from pacer.tables.ids import check_pairs
 
 _STANDIN = (
     "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from pacer.core.io import yaml_beside
-from pacer.data.columns import read_columns
+from pacer.tables.columns import read_columns
 from tests.integration.cli.test_installed import ROOT, TEXTS, clone
 
 GIVEN = yaml_beside(__file__, "radeval.yaml")

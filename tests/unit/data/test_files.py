@@ -11,8 +11,8 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.data.readers.files import read_annotations
-from pacer.data.tables import LARGEST, CsvForm, open_table
-from pacer.data.values import parse_instant, parse_time
+from pacer.tables.files import LARGEST, CsvForm, open_table
+from pacer.tables.values import parse_instant, parse_time
 from tests.support.cases import cases, listed_cases
 
 

@@ -15,7 +15,6 @@ import pytest
 import pacer
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
-from pacer.data.columns import read_columns
 from pacer.metrics.columns import check_names, column_scores, names_by_kind
 from pacer.metrics.options import DEFAULTS
 from pacer.metrics.score import with_mean
@@ -23,6 +22,7 @@ from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.halves import LEAST_UNITS
 from pacer.reporting.breakdowns import GroupScore, group_scores
 from pacer.reporting.score_tables import group_table, score_table
+from pacer.tables.columns import read_columns
 from tests.support.cases import cases, listed_cases
 from tests.support.metrics import efficacy
 from tests.support.repository import ROOT

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.data.generated import without_repeats
-from pacer.data.reports import HYPOTHESES, REFERENCES, reports_of
-from pacer.data.sources import Source
 from pacer.metrics.options import Pairing
 from pacer.metrics.pair import pair_reports
 from pacer.metrics.predictions import read_predictions
+from pacer.tables.generated import without_repeats
+from pacer.tables.reports import HYPOTHESES, REFERENCES, reports_of
+from pacer.tables.sources import Source
 from tests.support.cases import listed_cases
 from tests.support.repository import ROOT
 

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.data.hygiene import ENGLISH, is_absent, is_empty_cell
-from pacer.data.ids import format_ids
-from pacer.data.sources import (
+from pacer.tables.files import SourceTable, is_index, other_separator
+from pacer.tables.hygiene import ENGLISH, is_absent, is_empty_cell
+from pacer.tables.ids import format_ids
+from pacer.tables.sources import (
     FORMS,
     ID_COLUMNS,
     NAME_INDEX,
@@ -25,8 +26,7 @@ from pacer.data.sources import (
     open_source,
     shown_names,
 )
-from pacer.data.tables import SourceTable, is_index, other_separator
-from pacer.data.values import shown
+from pacer.tables.values import shown
 
 
 class Side(NamedTuple):

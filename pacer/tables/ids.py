@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pacer.core.errors import DataError
-from pacer.data.hygiene import LONGEST_ID
-from pacer.data.values import quoted
+from pacer.tables.hygiene import LONGEST_ID
+from pacer.tables.values import quoted
 
 
 def check_pairs(

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
 from pacer.core.io import numbered_jsonl, opened
-from pacer.data.hygiene import LARGEST_EXACT, rounding_fault
-from pacer.data.values import quoted, shown
+from pacer.tables.hygiene import LARGEST_EXACT, rounding_fault
+from pacer.tables.values import quoted, shown
 
 #: Maximum number of characters in a cell. Reports exceed the default of the csv module, whose limit
 #: is global.

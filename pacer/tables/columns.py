@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.data.ids import check_pairs
-from pacer.data.tables import is_index, open_table, shown_columns
+from pacer.tables.files import is_index, open_table, shown_columns
+from pacer.tables.ids import check_pairs
 
 _ID = "record_id"
 #: Spellings of a missing value in CSV. NaN is not among them, because it may come from a failed

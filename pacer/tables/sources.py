@@ -14,8 +14,8 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
-from pacer.data.tables import SourceTable, open_table
-from pacer.data.values import shown
+from pacer.tables.files import SourceTable, open_table
+from pacer.tables.values import shown
 
 #: Names of columns of ids, in any case; the first one that a table has is used.
 ID_COLUMNS = ("probe_id", "record_id", "id", "study_id", "image_id", "ids", "case")

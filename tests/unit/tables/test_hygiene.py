@@ -8,7 +8,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.data.hygiene import (
+from pacer.tables.hygiene import (
     ABSENT_WORDS,
     ANY_RESIDUE,
     PLACEHOLDER,
