@@ -24,9 +24,9 @@ from transformers import BertConfig, BitImageProcessorPil, Dinov2Config, Dinov2M
 
 from pacer.config import Features
 from pacer.core.devices import share_cores
-from pacer.data.radiographs import open_image
 from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder
+from pacer.images.radiographs import open_image
 
 
 def film(seed: int, size: tuple[int, int]) -> Image.Image:

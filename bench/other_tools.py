@@ -31,7 +31,7 @@ from pydicom.uid import (
     generate_uid,
 )
 
-from pacer.data.radiographs import open_image
+from pacer.images.radiographs import open_image
 from pacer.metrics import calls
 
 #: Rows and columns of each image, and the seed of its noise.

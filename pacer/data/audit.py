@@ -12,9 +12,9 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import yaml_beside
 from pacer.core.schemas import SPLITS
 from pacer.data.account import BAD, LEFT_OUT, Account, Notes
-from pacer.data.greyscale import MISSING
 from pacer.data.images import DECODED
 from pacer.display.numbers import Check, counted, number, share
+from pacer.images.greyscale import MISSING
 
 #: Scenario records of MIMIC-RG4 (paper, table of the appendix "Dataset Splits and Availability
 #: Settings").

@@ -14,8 +14,8 @@ from pacer.core.io import hash_bytes, hash_file
 from pacer.core.progress import Ticker
 from pacer.core.schemas import IMAGE_SCHEMA
 from pacer.data.account import Rows
-from pacer.data.greyscale import ImageError, reading_problem
-from pacer.data.radiographs import image_header
+from pacer.images.greyscale import ImageError, reading_problem
+from pacer.images.radiographs import image_header
 from pacer.tables.hygiene import name_on_disk, path_outside_root
 
 #: Columns of an inspection.

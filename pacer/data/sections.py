@@ -17,7 +17,7 @@ from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
 from pacer.core.io import yaml_beside
-from pacer.data.dicom import other_part
+from pacer.images.dicom import other_part
 from pacer.tables.hygiene import LINE_ENDS, LOST, RESIDUE
 from pacer.tables.values import quoted
 

@@ -37,8 +37,6 @@ from pacer.core.io import (
 )
 from pacer.core.processes import prefetch, process_state
 from pacer.core.progress import Ticker
-from pacer.data.greyscale import NOTES, ImageError, reading_problem
-from pacer.data.radiographs import open_image
 from pacer.display.numbers import Check, counted, number
 from pacer.features.encoder import PREPARATION_VERSION, ImageEncoder, Preparation, TextEncoder
 from pacer.features.shards import (
@@ -63,6 +61,8 @@ from pacer.features.store import (
     stacked,
     text_key,
 )
+from pacer.images.greyscale import NOTES, ImageError, reading_problem
+from pacer.images.radiographs import open_image
 
 _log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from pacer.core.exchange import exchange
 from pacer.core.io import atomic_directory, hash_json, write_json
 from pacer.core.progress import Ticker
 from pacer.core.schemas import TRUTH_SCHEMA, read_table
-from pacer.data.radiographs import open_image
 from pacer.decoding.controls import without
+from pacer.images.radiographs import open_image
 from pacer.metrics.ledger import read_findings
 from pacer.tables.files import open_table
 

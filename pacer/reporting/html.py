@@ -15,8 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.data.greyscale import ImageError
-from pacer.data.radiographs import open_image
+from pacer.images.greyscale import ImageError
+from pacer.images.radiographs import open_image
 
 TEMPLATES = Path(__file__).parent / "templates"
 #: Longest edge of an embedded radiograph, in pixels.

@@ -16,12 +16,12 @@ from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_json
-from pacer.data.greyscale import NOTES
 from pacer.data.readers.views import parse_view
 from pacer.decoding.candidates import extract_report
 from pacer.decoding.generate import Generated, Generator
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import DTYPES, as_stored
+from pacer.images.greyscale import NOTES
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.reading.maps import read_reader
 from pacer.serving.case import (

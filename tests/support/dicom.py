@@ -16,8 +16,8 @@ from pydicom.uid import (
     generate_uid,
 )
 
-from pacer.data import greyscale as pixels
-from pacer.data.radiographs import image_header, open_image
+from pacer.images import greyscale as pixels
+from pacer.images.radiographs import image_header, open_image
 
 
 @pytest.fixture

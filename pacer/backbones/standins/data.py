@@ -25,7 +25,7 @@ from pacer.core.anchor import (
     render_anchor,
 )
 from pacer.core.errors import DataError
-from pacer.data.radiographs import open_image
+from pacer.images.radiographs import open_image
 from pacer.phantom.language import contexts_of, phantom_tokenizer, train_tokenizer, write_report
 from pacer.phantom.render import TrainingImages, training_images
 from pacer.phantom.world import PhantomStudy, make_world

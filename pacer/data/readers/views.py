@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from pacer.core.errors import DataError
 from pacer.core.io import yaml_beside
-from pacer.data.dicom import header_view, other_part
+from pacer.images.dicom import header_view, other_part
 from pacer.tables.files import open_table, shown_columns
 from pacer.tables.hygiene import EMPTY_CELL, name_on_disk, path_outside_root
 from pacer.tables.values import quoted

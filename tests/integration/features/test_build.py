@@ -19,8 +19,6 @@ from torch import Tensor
 from transformers import BitImageProcessorPil
 
 from pacer.core.errors import BackboneError, DataError
-from pacer.data.greyscale import NOT_AN_IMAGE
-from pacer.data.radiographs import image_header, open_image
 from pacer.features import encode as build
 from pacer.features.encode import Look, picture_checks, read_looks, write_looks
 from pacer.features.encoder import ImageEncoder, Preparation
@@ -28,6 +26,8 @@ from pacer.features.shards import Entry, take_over, write_shard
 from pacer.features.store import IMAGES as IMAGES_INDEX
 from pacer.features.store import PRIORS as PRIORS_INDEX
 from pacer.features.store import FeatureStore
+from pacer.images.greyscale import NOT_AN_IMAGE
+from pacer.images.radiographs import image_header, open_image
 from tests.support.building import (
     CONFIG,
     IMAGES,

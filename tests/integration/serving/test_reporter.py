@@ -19,7 +19,6 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_jsonl
 from pacer.core.schemas import read_images, read_records
 from pacer.data.build_corpus import build_corpus
-from pacer.data.radiographs import open_image
 from pacer.data.source import point_to_files
 from pacer.decoding.candidates import AgreeingSearch, Extraction
 from pacer.decoding.generate import Generator
@@ -27,6 +26,7 @@ from pacer.decoding.run import decode_records, trained_generator, with_trained_v
 from pacer.display.numbers import number
 from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder, open_features
+from pacer.images.radiographs import open_image
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.reading.maps import read_reader

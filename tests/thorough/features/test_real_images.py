@@ -9,10 +9,10 @@ import torch
 from PIL import Image, ImageOps
 
 from pacer.core.io import read_json
-from pacer.data.radiographs import open_image
 from pacer.features import encode as build
 from pacer.features.encoder import Preparation, open_features
 from pacer.features.store import MANIFEST, FeatureStore
+from pacer.images.radiographs import open_image
 from tests.integration.features.test_build import assert_prepared, processed, rad_dino
 from tests.support.building import CONFIG
 from tests.support.real import DATA, real

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.data.greyscale import NOT_AN_IMAGE
 from pacer.data.images import SCHEMA, inspect_images
 from pacer.data.readers.views import image_key, parse_view, read_views, view_of
+from pacer.images.greyscale import NOT_AN_IMAGE
 from tests.support.cases import cases
 from tests.support.dicom import write_dicom
 

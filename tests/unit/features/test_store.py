@@ -21,7 +21,6 @@ from transformers import BertForMaskedLM, BertModel, BertTokenizerFast
 
 from pacer.core.errors import BackboneError, ConfigError, DataError, PacerError
 from pacer.core.io import read_json, write_json
-from pacer.data.radiographs import open_image
 from pacer.features import encode as build
 from pacer.features.encoder import ImageEncoder, OnlineStates, TextEncoder, open_features
 from pacer.features.store import (
@@ -34,6 +33,7 @@ from pacer.features.store import (
     content_hash,
     text_key,
 )
+from pacer.images.radiographs import open_image
 from tests.support import building
 from tests.support.cases import listed_cases
 

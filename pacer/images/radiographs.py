@@ -11,8 +11,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from PIL import ExifTags, Image, ImageFile, ImageOps
 
-from pacer.data.dicom import dicom_image, read_dicom
-from pacer.data.greyscale import (
+from pacer.images.dicom import dicom_image, read_dicom
+from pacer.images.greyscale import (
     FAR_PIXELS,
     NOTES,
     OWNER,

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pacer.data import greyscale as pixels
-from pacer.data.greyscale import ImageError
-from pacer.data.radiographs import image_header, open_image
+from pacer.images import greyscale as pixels
+from pacer.images.greyscale import ImageError
+from pacer.images.radiographs import image_header, open_image
 from tests.support.cases import listed_cases
 from tests.support.dicom import opened, stretched, write_dicom
 

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from pacer.core.io import yaml_beside
-from pacer.data.greyscale import (
+from pacer.images.greyscale import (
     FAR_PIXELS,
     NOTES,
     OWNER,

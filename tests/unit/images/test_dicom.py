@@ -14,9 +14,9 @@ from pydicom import uid
 from pydicom.dataset import Dataset
 
 from pacer.core.errors import DataError
-from pacer.data.dicom import dicom_image, header_view, read_dicom
-from pacer.data.greyscale import NOTES, ImageError
-from pacer.data.radiographs import image_header, open_image
+from pacer.images.dicom import dicom_image, header_view, read_dicom
+from pacer.images.greyscale import NOTES, ImageError
+from pacer.images.radiographs import image_header, open_image
 from tests.support.cases import cases
 from tests.support.dicom import opened, stretched, write_dicom
 from tests.support.real import real

@@ -1,0 +1,1 @@
+"""Radiographs: DICOM, grey values, and any file to an 8-bit image."""

@@ -1,0 +1,1 @@
+from tests.support.dicom import *
