@@ -24,7 +24,7 @@ from pacer.cli.studies import make
 from pacer.config import load_params
 from pacer.core.findings import FINDINGS
 from pacer.core.schemas import read_images, read_records
-from pacer.data.build_corpus import build_corpus
+from pacer.corpus.build_corpus import build_corpus
 from pacer.phantom.generate import generate_phantom
 from pacer.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, Box, Boxes, boxes_of_truth
 from pacer.probe.use import FindingUse, Verdict, read_probe, system_use

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pacer.config.params import check_splits, load_params
-from pacer.data.build_corpus import build_corpus
+from pacer.corpus.build_corpus import build_corpus
 
 
 def main() -> None:

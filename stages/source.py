@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pacer.config import load_params
 from pacer.core.io import atomic_directory
-from pacer.data.source import point_to_files
+from pacer.corpus.source import point_to_files
 from pacer.phantom.generate import generate_phantom
 
 

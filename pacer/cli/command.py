@@ -194,7 +194,7 @@ def _disk(params: Params) -> Finding:
 
 def _corpus(params: Params) -> list[Finding]:
     """Check the files that the corpus is read from."""
-    from pacer.data.source import look_at_files
+    from pacer.corpus.source import look_at_files
 
     corpus = params.corpus
     if corpus.source == "phantom":

@@ -26,9 +26,9 @@ def audit(
     ] = None,
 ) -> None:
     """Read a corpus, and print a summary and its problems."""
-    from pacer.commitments.audit import audit_texts
-    from pacer.data.build_corpus import OUTPUTS, build_corpus
-    from pacer.data.source import point_to_files
+    from pacer.corpus.audit_texts import audit_texts
+    from pacer.corpus.build_corpus import OUTPUTS, build_corpus
+    from pacer.corpus.source import point_to_files
     from pacer.reporting.score_tables import corpus_table
 
     config = load_profile(params)
@@ -99,7 +99,7 @@ def _token_limit(params: Params, records: Path) -> Check:
     model."""
     from pacer.backbones.pointers import provenance, resolve
     from pacer.core.schemas import read_records
-    from pacer.data.audit import LEFT_OUT_LIMIT
+    from pacer.corpus.audit import LEFT_OUT_LIMIT
 
     limit = params.trajectory.report_tokens
     name = f"Training targets over {limit} tokens"

@@ -20,7 +20,7 @@ from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
 from pacer.core.schemas import EMPHASIS_POSITIONS, SPLITS, TRUTH_SCHEMA
-from pacer.data.source import describe_source
+from pacer.corpus.source import describe_source
 from pacer.phantom.language import (
     PhantomReport,
     contexts_of,

@@ -22,7 +22,7 @@ from PIL import Image
 from pacer.core.anchor import POLARITIES, Anchor
 from pacer.core.contexts import Context, availability, context_of
 from pacer.core.errors import DataError
-from pacer.data.readers.views import View, parse_view
+from pacer.corpus.readers.views import View, parse_view
 from pacer.display.numbers import number
 from pacer.display.tables import Displayed, Table
 from pacer.images.dicom import header_view

@@ -16,7 +16,7 @@ from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_json
-from pacer.data.readers.views import parse_view
+from pacer.corpus.readers.views import parse_view
 from pacer.decoding.candidates import extract_report
 from pacer.decoding.generate import Generated, Generator
 from pacer.features.encoder import ImageEncoder, TextEncoder

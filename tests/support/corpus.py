@@ -12,10 +12,10 @@ from PIL import Image
 
 from pacer.config import Corpus
 from pacer.core.schemas import read_records
-from pacer.data.account import Notes, Rows
-from pacer.data.build_corpus import build_corpus
-from pacer.data.records import study_frame
-from pacer.data.source import Source, point_to_files
+from pacer.corpus.account import Notes, Rows
+from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.records import study_frame
+from pacer.corpus.source import Source, point_to_files
 from tests.support.profiles import profile
 
 CONTEXTS = ("sn", "sw", "mn", "mw")

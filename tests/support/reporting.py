@@ -18,8 +18,8 @@ from pacer.core.anchor import POLARITIES
 from pacer.core.findings import FINDINGS
 from pacer.core.io import yaml_beside
 from pacer.core.schemas import read_records
-from pacer.data.build_corpus import build_corpus
-from pacer.data.source import point_to_files
+from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.source import point_to_files
 from pacer.metrics.ledger import findings_of, read_findings
 from tests.support.corpus import files_config, record
 from tests.support.profiles import profile

@@ -15,8 +15,8 @@ from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
 from pacer.core.schemas import read_images, read_records
-from pacer.data.build_corpus import build_corpus
-from pacer.data.source import point_to_files
+from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.source import point_to_files
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
 from pacer.serving.case import Case

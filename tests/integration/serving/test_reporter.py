@@ -18,8 +18,8 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_jsonl
 from pacer.core.schemas import read_images, read_records
-from pacer.data.build_corpus import build_corpus
-from pacer.data.source import point_to_files
+from pacer.corpus.build_corpus import build_corpus
+from pacer.corpus.source import point_to_files
 from pacer.decoding.candidates import AgreeingSearch, Extraction
 from pacer.decoding.generate import Generator
 from pacer.decoding.run import decode_records, trained_generator, with_trained_views

@@ -14,7 +14,7 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_bytes, hash_file, read_json, read_jsonl
 from pacer.core.schemas import EMPHASIS_POSITIONS, TRUTH_SCHEMA
-from pacer.data.source import read_source
+from pacer.corpus.source import read_source
 from pacer.phantom.generate import emphasis_scores, generate_phantom
 from pacer.phantom.language import phantom_tokenizer, sample_texts
 from pacer.phantom.world import DEVICES, FINDING_PRIORS, _next_state, begin_finding, make_world

@@ -64,10 +64,10 @@ def test_no_stage_on_a_gpu_lists_what_it_does_not_need(stage: str) -> None:
     """An edit of a reader, the phantom, the labelling client or a score repeats no hours of a
     GPU."""
     elsewhere = (
-        "data/readers",
-        "data/build_corpus",
+        "corpus/readers",
+        "corpus/build_corpus",
         "phantom",
-        "data/hygiene",
+        "tables",
         "commitments/endpoint",
         "commitments/labelling",
         "commitments/questions",
@@ -81,7 +81,7 @@ def test_no_stage_on_a_gpu_lists_what_it_does_not_need(stage: str) -> None:
         for d in STAGES[stage]["deps"]
         if d.startswith(tuple(f"pacer/{path}" for path in elsewhere))
     ]
-    assert not {"pacer/data", "pacer/commitments", "pacer/display", "pacer"} & set(
+    assert not {"pacer/corpus", "pacer/commitments", "pacer/display", "pacer"} & set(
         STAGES[stage]["deps"]
     )
 

@@ -1,0 +1,159 @@
+"""Reader of MIMIC-CXR as PhysioNet ships it: the report files, and MIMIC-CXR-JPG's tables of
+metadata and splits.
+
+The rows are those of the metadata, one per image. Each row gets its split and the sections of its
+examination's report. The rows are then processed like a table of examinations
+(:mod:`pacer.corpus.readers.image_rows`).
+"""
+
+import re
+from pathlib import Path
+
+import polars as pl
+
+from pacer.config import Corpus
+from pacer.core.errors import DataError
+from pacer.corpus.account import LEFT_OUT, Notes, Rows
+from pacer.corpus.readers.files import read_files
+from pacer.corpus.readers.image_rows import OF_PREVIOUS, TEXTS, UNUSED, studies_of
+from pacer.corpus.readers.views import VIEW_IN_FULL
+from pacer.corpus.sections import find_sections
+from pacer.corpus.source import Source
+from pacer.tables.files import open_table, shown_columns
+from pacer.tables.hygiene import EMPTY_CELL
+
+NAMES = {"frontal": "dicom_id", "lateral": "dicom_id"} | OF_PREVIOUS
+_REPORT_FILE = re.compile(r"(?:^|/)s([0-9]+)\.txt\Z")
+_STUDY = ["subject", "study"]
+_IMAGE = [*_STUDY, "dicom"]
+#: The columns of the two tables, and our names for them.
+_IDS = {"subject_id": "subject", "study_id": "study", "dicom_id": "dicom"}
+_METADATA = _IDS | {
+    "ViewPosition": "view",
+    "StudyDate": "date",
+    "StudyTime": "time",
+    VIEW_IN_FULL: "view in full",
+}
+_SPLIT = _IDS | {"split": "split"}
+
+
+def read(source: Source, config: Corpus, notes: Notes) -> Rows:
+    """Return every examination of the metadata; list images and reports that belong to no
+    examination. Raises a DataError also if an examination has two reports, or an image two
+    splits."""
+    split = source.files["split"]
+    reports = source.files["reports"]
+    images = _table(source.files["metadata"], _METADATA)
+    if "view in full" in images.columns:
+        has_position = ~pl.col("view").str.contains(EMPTY_CELL)
+        images = images.with_columns(
+            view=pl.when(has_position).then("view").otherwise("view in full")
+        )
+    notes.read["metadata"] += images.height
+    splits = _table(split, _SPLIT).unique([*_IMAGE, "split"], keep="first", maintain_order=True)
+    _check_once(splits, "dicom", f"{split} lists more than one split for image")
+    texts = read_reports(reports)
+    _check_once(texts, "study", f"{reports} has more than one report for study")
+    rows = Rows(images)
+    for role, table, key, reason in (
+        ("reports", texts, ["study"], "its study is not in the metadata"),
+        ("split", splits, _IMAGE, "its image is not in the metadata"),
+    ):
+        lost = table.join(images, on=key, how="anti", maintain_order="left")
+        if lost.height:
+            notes.read[role] += lost.height
+        rows = rows.with_lines(
+            lost.with_columns(
+                id="study", field=pl.lit(""), reason=pl.lit(reason), kind=pl.lit(LEFT_OUT)
+            )
+        )
+    images = images.join(splits.drop("file", "row"), on=_IMAGE, how="left", maintain_order="left")
+    num_splits = pl.col("split").drop_nulls().n_unique().over(_STUDY)
+    rows = rows._replace(used=images.with_columns(id="study", num_splits=num_splits))
+    # if no image of the examination has a split, the whole examination is left out below
+    is_omitted = pl.col("split").is_null() & (pl.col("num_splits") > 0)
+    rows = rows.exclude("", is_omitted, "the image is not in the split table", LEFT_OUT)
+    # a time is a number without leading zeros; the time parser refuses other forms that are
+    # ambiguous
+    time = (
+        pl.col("time")
+        .str.replace(r"^(0|[1-9]\d{0,3})(\.\d+)?$", "000000$1$2")
+        .str.replace(r"^0+(\d{6})\b", "$1")
+    )
+    images = rows.used.with_columns(time).join(
+        texts.drop("file", "row"), on="study", how="left", maintain_order="left"
+    )
+    unused = (
+        pl.when(pl.col("num_splits") == 0)
+        .then(pl.lit("none of its images is in the split table"))
+        .when(pl.col("num_splits") > 1)
+        .then(pl.lit("its images are in two splits"))
+        .when(pl.col("has_file").is_null())
+        .then(pl.lit("there is no report"))
+    )
+    path = pl.format(
+        "p{}/p{}/s{}/{}.jpg", pl.col("subject").str.head(2), "subject", "study", "dicom"
+    )
+    one_split = pl.when(pl.col("num_splits") == 1).then("split")
+    images = images.with_columns(path.alias("image"), unused.alias(UNUSED), one_split)
+    return studies_of(rows._replace(used=images), "metadata", notes)
+
+
+def read_reports(path: Path) -> pl.DataFrame:
+    """Read the sections of every report file (``p10/p10000032/s50414267.txt``) by examination, and
+    its ``file``, at any depth of a folder or of an archive of it. Raises a DataError if there is no
+    text file, or one cannot be read."""
+    rows = []
+    for name, content in read_files(path, ".txt"):
+        if match := _REPORT_FILE.search(name):
+            try:
+                sections = find_sections(content.decode("utf-8"))
+            except UnicodeDecodeError as error:
+                # another encoding would be a guess, and a wrong guess silently changes the
+                # references
+                reason = f"{error.reason} at byte {error.start}"
+                raise DataError(
+                    f"{path}/{name} is not valid UTF-8 ({reason}); save it as UTF-8"
+                ) from None
+            rows.append(
+                (f"{path}/{name}", match[1], *(getattr(sections, section) for section in TEXTS))
+            )
+    columns = dict.fromkeys(("file", "study", *TEXTS), pl.String())
+    return (
+        pl.DataFrame(rows, columns, orient="row")
+        .with_columns(row=pl.lit(""), has_file=True)
+        .sort("study", "file")
+    )
+
+
+def read_original_findings(path: Path | None) -> pl.DataFrame:
+    """Read ``study_id`` (unique) and ``findings_original`` from report files
+    (:func:`read_reports`), for scores against the original reports; the first text of an
+    examination counts. No rows if there is no path."""
+    if path is None:
+        return pl.DataFrame(schema={"study_id": pl.String(), "findings_original": pl.String()})
+    originals = read_reports(path).unique("study", keep="first", maintain_order=True)
+    return originals.select(study_id="study", findings_original="findings").drop_nulls()
+
+
+def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
+    """Read the columns as text under our names, with their places. A copy of the metadata may lack
+    views in full."""
+    table = open_table(path)
+    found = {name: table.only(name) for name in columns}
+    theirs = {name: column for name, column in found.items() if column is not None}
+    missing = [name for name in columns if name not in theirs and name != VIEW_IN_FULL]
+    if missing:
+        raise DataError(
+            f"{path}: missing columns {', '.join(missing)}; it has {shown_columns(table.columns)}"
+        )
+    table.check_ids([column for name, column in theirs.items() if name in _IDS])
+    frame = table.frame(list(theirs.values()))
+    frame.columns = [columns[name] for name in theirs]
+    return frame.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String))
+
+
+def _check_once(table: pl.DataFrame, column: str, problem: str) -> None:
+    twice = table.filter(pl.col(column).is_duplicated())
+    if twice.height:
+        raise DataError(f"{problem} {twice[column][0]!r:.80}; keep the correct one")
