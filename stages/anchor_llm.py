@@ -4,11 +4,11 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.commitments.labelling import label_sample
-from pacer.commitments.sampling import COLUMNS
 from pacer.config import load_params
 from pacer.core.io import write_json
 from pacer.core.schemas import read_records
+from pacer.labels.labelling import label_sample
+from pacer.labels.sampling import COLUMNS
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
 """Stage `anchor_sample`: the stratified sample of train records that the LLM labels."""
 
-from pacer.commitments.sampling import COLUMNS, sample_records
 from pacer.config import load_params
 from pacer.core.io import atomic_path
 from pacer.core.schemas import read_records
+from pacer.labels.sampling import COLUMNS, sample_records
 
 
 def main() -> None:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from pacer.commitments.targets import build_anchors
 from pacer.config import load_params
 from pacer.core.io import write_json
+from pacer.labels.targets import build_anchors
 
 
 def main() -> None:

@@ -219,7 +219,7 @@ def _labels(params: Params) -> Finding:
     def look() -> str:
         if config.provider != "openai":
             return f"provider {config.provider}: no report leaves this machine"
-        from pacer.commitments.endpoint import connect
+        from pacer.labels.endpoint import connect
 
         with connect(config) as endpoint:
             return f"reports of the sample are sent to {endpoint.address}"

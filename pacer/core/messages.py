@@ -8,8 +8,8 @@ from contextlib import contextmanager
 #: Modules whose messages are printed on stderr; those of all others are printed on stdout.
 _ON_STDERR = (
     "pacer.backbones.make_backbones",
-    "pacer.commitments.endpoint",
-    "pacer.commitments.labelling",
+    "pacer.labels.endpoint",
+    "pacer.labels.labelling",
     "pacer.core.io",
 )
 

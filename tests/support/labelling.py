@@ -8,13 +8,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pacer.commitments.labelling import label_sample
-from pacer.commitments.sampling import sample_records
-from pacer.commitments.targets import build_anchors
 from pacer.config import Labelling
 from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED
 from pacer.core.io import write_jsonl
 from pacer.core.schemas import RECORD_SCHEMA, read_table
+from pacer.labels.labelling import label_sample
+from pacer.labels.sampling import sample_records
+from pacer.labels.targets import build_anchors
 from tests.support.endpoint import Endpoint
 from tests.support.profiles import profile
 

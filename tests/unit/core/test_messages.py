@@ -12,7 +12,7 @@ def test_messages_are_printed_once_and_only_inside_the_block(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     training = logging.getLogger("pacer.training.run")
-    labelling = logging.getLogger("pacer.commitments.labelling")
+    labelling = logging.getLogger("pacer.labels.labelling")
     training.info("before")
     with printed_messages(), printed_messages():
         training.info("12 records, 100% of them")

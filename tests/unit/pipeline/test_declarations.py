@@ -68,9 +68,9 @@ def test_no_stage_on_a_gpu_lists_what_it_does_not_need(stage: str) -> None:
         "corpus/build_corpus",
         "phantom",
         "tables",
-        "commitments/endpoint",
-        "commitments/labelling",
-        "commitments/questions",
+        "labels/endpoint",
+        "labels/labelling",
+        "labels/questions",
         "display/tables",
         "metrics",
         "probe",
@@ -81,7 +81,7 @@ def test_no_stage_on_a_gpu_lists_what_it_does_not_need(stage: str) -> None:
         for d in STAGES[stage]["deps"]
         if d.startswith(tuple(f"pacer/{path}" for path in elsewhere))
     ]
-    assert not {"pacer/corpus", "pacer/commitments", "pacer/display", "pacer"} & set(
+    assert not {"pacer/corpus", "pacer/labels", "pacer/display", "pacer"} & set(
         STAGES[stage]["deps"]
     )
 

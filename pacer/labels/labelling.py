@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import polars as pl
 from pydantic import BaseModel
 
-from pacer.commitments.answers import (
+from pacer.config import Labelling
+from pacer.core.errors import DataError, PacerError
+from pacer.core.io import hash_bytes, numbered_jsonl, write_jsonl
+from pacer.core.progress import Ticker
+from pacer.labels.answers import (
     Reply,
     StoredAnswer,
     is_answer,
@@ -29,21 +33,17 @@ from pacer.commitments.answers import (
     read_completion,
     validated_lines,
 )
-from pacer.commitments.questions import (
+from pacer.labels.questions import (
     Question,
     build_questions,
     earlier_keys,
     system_prompt,
 )
-from pacer.config import Labelling
-from pacer.core.errors import DataError, PacerError
-from pacer.core.io import hash_bytes, numbered_jsonl, write_jsonl
-from pacer.core.progress import Ticker
 
 _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from pacer.commitments.endpoint import Endpoint, Outcome
+    from pacer.labels.endpoint import Endpoint, Outcome
 
 
 #: Number of consecutive requests without a readable answer after which the run stops.
@@ -60,7 +60,7 @@ def label_sample(
     """Write ``out/llm_cache.jsonl`` with the answers for the sampled records.
 
     Args:
-        sample: the table that :func:`pacer.commitments.sampling.sample_records` returns.
+        sample: the table that :func:`pacer.labels.sampling.sample_records` returns.
         records: the corpus.
         config: provider ``none`` (no answers), ``recorded`` (answers from a file, by record id) or
             ``openai``.
@@ -148,7 +148,7 @@ def _ask_all(
     """Send the unanswered questions from several threads, and add the answers to ``paid``. Return
     the number of requests without an answer, by reason. ``reused``: the number of questions that
     already have an answer."""
-    from pacer.commitments.endpoint import connect  # the client takes a second to import
+    from pacer.labels.endpoint import connect  # the client takes a second to import
 
     with connect(config) as endpoint:
         inputs = sum(

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pacer.commitments.answers import read_answers
 from pacer.core.errors import ConfigError, PacerError
+from pacer.labels.answers import read_answers
 from tests.support.cases import listed_cases
 from tests.support.endpoint import Reply, answer, completion, good
 from tests.support.labelling import KEY, cached

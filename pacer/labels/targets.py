@@ -8,13 +8,13 @@ from typing import Any
 
 import polars as pl
 
-from pacer.commitments.answers import STATUSES, Answer, read_answer, read_answers
-from pacer.commitments.sampling import COLUMNS, refuse_held_out
 from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED, POLARITIES, Anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.schemas import read_records, write_table
 from pacer.display.numbers import Check, counted, number, percent
+from pacer.labels.answers import STATUSES, Answer, read_answer, read_answers
+from pacer.labels.sampling import COLUMNS, refuse_held_out
 from pacer.text.rules import EXTRACTORS, read_attributes
 
 

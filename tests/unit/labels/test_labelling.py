@@ -9,14 +9,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pacer.commitments.labelling import MAX_IN_A_ROW
-from pacer.commitments.questions import system_prompt
-from pacer.commitments.sampling import SAMPLE_SCHEMA, STRATA, sample_records
 from pacer.core.anchor import Anchor
 from pacer.core.errors import DataError, PacerError
 from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_bytes
 from pacer.core.schemas import RECORD_SCHEMA
+from pacer.labels.labelling import MAX_IN_A_ROW
+from pacer.labels.questions import system_prompt
+from pacer.labels.sampling import SAMPLE_SCHEMA, STRATA, sample_records
 from pacer.text.rules import EXTRACTORS, extract_anchor
 from tests.support.endpoint import Reply, answer, completion, good
 from tests.support.labelling import build, cached, record

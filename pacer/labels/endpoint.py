@@ -20,10 +20,10 @@ from typing import Any, Literal, NamedTuple
 import httpx2
 import openai
 
-from pacer.commitments.answers import Reply, read_completion
-from pacer.commitments.questions import Question, response_format
 from pacer.config import Labelling
 from pacer.core.errors import ConfigError
+from pacer.labels.answers import Reply, read_completion
+from pacer.labels.questions import Question, response_format
 
 _log = logging.getLogger(__name__)
 

@@ -153,7 +153,7 @@ def test_nothing_more_is_asked_once_an_answer_cannot_be_stored(
         raise OSError(28, "No space left on device")
 
     def replies(asked: dict[str, Any], _: int) -> Reply:
-        monkeypatch.setattr("pacer.commitments.labelling.os.fsync", full)
+        monkeypatch.setattr("pacer.labels.labelling.os.fsync", full)
         if asked["sample_uid"] == first:  # its future is looked at first
             time.sleep(0.5)
         return good(asked)

@@ -151,9 +151,7 @@ def system_prompt(prompt_file: str | None) -> str:
     """Return the labelling instructions: the built-in ones, or the text of a file. Raises a
     ConfigError if the file cannot be read."""
     if prompt_file is None:
-        return (
-            resources.files("pacer.commitments").joinpath("prompt.md").read_text(encoding="utf-8")
-        )
+        return resources.files("pacer.labels").joinpath("prompt.md").read_text(encoding="utf-8")
     try:
         return Path(prompt_file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

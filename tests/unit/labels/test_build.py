@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.commitments.answers import (
+from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED, FINDINGS, POLARITIES, Anchor
+from pacer.core.errors import ConfigError, DataError
+from pacer.core.io import yaml_beside
+from pacer.labels.answers import (
     STATUSES,
     Reply,
     StoredAnswer,
@@ -18,11 +21,8 @@ from pacer.commitments.answers import (
     read_answers,
     read_completion,
 )
-from pacer.commitments.questions import system_prompt
-from pacer.commitments.targets import build_anchors
-from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED, FINDINGS, POLARITIES, Anchor
-from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import yaml_beside
+from pacer.labels.questions import system_prompt
+from pacer.labels.targets import build_anchors
 from pacer.text.rules import extract_anchor
 from tests.support.cases import listed_cases
 from tests.support.endpoint import completion

@@ -1,0 +1,1 @@
+"""Targets of commitments: labelling of a sample by a language model, and the rules elsewhere."""
