@@ -29,9 +29,9 @@ from pacer.metrics.commitments import attribute_share
 from pacer.metrics.ledger import attribute_counts, compared, read_findings
 from pacer.metrics.result import CASES
 from pacer.metrics.scores import score_of
-from pacer.metrics.statistics.halves import holm
 from pacer.reporting.charts import LIGHT, SERIES, drawing
 from pacer.reporting.score_tables import context_mean, contexts_in
+from pacer.statistics.halves import holm
 from pacer.studies.plan import plan
 from pacer.studies.repository import Repository
 from pacer.studies.run import finished

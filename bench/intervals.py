@@ -6,7 +6,7 @@ line to the file CELLS for each cell: a population with a number of patients. Ce
 file are skipped, so a stopped run goes on. At the end it prints the tables.
 
 What is measured are random halves of the patients, by the functions of
-``pacer.metrics.statistics.halves``. Only data sets for which they print p are counted. False
+``pacer.statistics.halves``. Only data sets for which they print p are counted. False
 positives: p at most .05 or .01 where there is no difference. Covers: the interval holds the true
 value. One side: the interval lies wholly above 0, or below, whichever is more frequent. With 10,000
 data sets, a share of .05 has a standard error of .002.
@@ -29,7 +29,7 @@ from pacer.metrics.clinical import Average, averaged
 from pacer.metrics.commitments import attribute_share
 from pacer.metrics.nlg import bleu, meteor
 from pacer.metrics.score_kinds import mean
-from pacer.metrics.statistics.halves import (
+from pacer.statistics.halves import (
     LEAST_UNITS,
     MOST_UNDEFINED,
     effective_units,

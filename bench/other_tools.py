@@ -32,7 +32,7 @@ from pydicom.uid import (
 )
 
 from pacer.images.radiographs import open_image
-from pacer.metrics import calls
+from pacer.statistics import calls
 
 #: Rows and columns of each image, and the seed of its noise.
 SHAPE, SEED = (64, 80), 0

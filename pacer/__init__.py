@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pacer.metrics.calls import Scores, compare, label, reward, score
     from pacer.serving.reporter import Reporter
+    from pacer.statistics.calls import Scores, compare, label, reward, score
 
 __all__ = ["Reporter", "Scores", "compare", "label", "reward", "score"]
 
@@ -24,4 +24,4 @@ def __getattr__(name: str) -> Any:
 
         prepare_environment()
         return import_module("pacer.serving.reporter").Reporter
-    return getattr(import_module("pacer.metrics.calls"), name)
+    return getattr(import_module("pacer.statistics.calls"), name)

@@ -10,12 +10,12 @@ import polars as pl
 
 from pacer.certify.cards import UNCHANGED
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.calls import score
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import metrics_of
 from pacer.metrics.nlg import cider_by_case
 from pacer.metrics.options import DEFAULTS, Function
 from pacer.metrics.scores import SCORE_OF, score_of
+from pacer.statistics.calls import score
 from pacer.tables.columns import read_columns
 
 _log = logging.getLogger(__name__)

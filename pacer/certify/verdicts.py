@@ -15,8 +15,8 @@ from pacer.display.numbers import number
 from pacer.display.tables import Table
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import DEFAULTS
-from pacer.metrics.statistics.intervals import score_intervals
 from pacer.reporting.charts import interval_chart
+from pacer.statistics.intervals import score_intervals
 
 #: What is measured of a kind of text, with the title of its table: the share of pairs in which the
 #: text with one fault scores below a reworded one, and of references in which it scores below the

@@ -23,7 +23,7 @@ from pacer.core.io import write_json, write_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pacer.metrics.system import Scores
+    from pacer.statistics.system import Scores
 
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder for scores, signature and cases.")]
 ColumnsFile = Annotated[
@@ -85,7 +85,7 @@ def score(
     Further options are in Python: help(pacer.score)."""
     _end_on_sigterm()
     terminal.check_exists(chexbert, columns, references, hypotheses)
-    from pacer.metrics.calls import score as score_files
+    from pacer.statistics.calls import score as score_files
     from pacer.tables.reports import REPORTS, id_columns
     from pacer.tables.sources import open_source
 
@@ -142,11 +142,11 @@ def score_run(
     contexts = terminal.check_contexts(context)
     terminal.check_exists(chexbert, columns)
     terminal.check_exists(records, predictions, remedy=terminal.FROM_STAGE)
-    from pacer.metrics.calls import check_replaced
     from pacer.metrics.options import DEFAULTS, Scoring
     from pacer.metrics.predictions import read_run
     from pacer.metrics.score import score_cases
-    from pacer.metrics.system import Scores
+    from pacer.statistics.calls import check_replaced
+    from pacer.statistics.system import Scores
 
     settings = DEFAULTS if params is None else load_profile(params).score
     if columns is not None:
@@ -174,7 +174,6 @@ def _end_on_sigterm() -> None:
 def _print_scores(result: Scores, out: Path) -> None:
     from pacer.metrics.scores import score_of, scores_at
     from pacer.metrics.signature import reading_notes
-    from pacer.metrics.statistics.intervals import units_of
     from pacer.reporting.breakdowns import group_scores
     from pacer.reporting.score_tables import (
         caution,
@@ -183,6 +182,7 @@ def _print_scores(result: Scores, out: Path) -> None:
         score_table,
         signature_line,
     )
+    from pacer.statistics.intervals import units_of
 
     scores = result.scores
     cases = result.cases
@@ -260,7 +260,7 @@ def compare(
     if len(places) < 2:
         raise ConfigError("expected at least two folders to compare, A and B")
     terminal.check_exists(*places.values())
-    from pacer.metrics.calls import compare as compare_systems
+    from pacer.statistics.calls import compare as compare_systems
 
     compared = compare_systems(places, convention=convention)
     (second, pair), *further = compared.others.items()
@@ -319,7 +319,7 @@ def label(
     """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
     end) in the report, its words, and the cue that decides its polarity."""
     terminal.check_exists(file)
-    from pacer.metrics.calls import label_reports
+    from pacer.statistics.calls import label_reports
     from pacer.tables.reports import REPORTS, not_english, reports_of
     from pacer.text.rules.more import with_more_findings
 

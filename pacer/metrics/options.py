@@ -26,7 +26,7 @@ Cleaning = Literal["none", Cleaner]
 
 class Pairing(Strict):
     """How reports are read, paired and changed; the signature has it. Fields: see
-    :func:`pacer.metrics.calls.score`."""
+    :func:`pacer.statistics.calls.score`."""
 
     missing: MissingReport = "error"
     missing_references: MissingReference = "error"

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from pacer.metrics.commitments import KINDS_OF_REPORT, SOURCE_KINDS
-from pacer.metrics.statistics.halves import Interval
 from pacer.reporting.breakdowns import Reliability
+from pacer.statistics.halves import Interval
 
 _STYLE_SHEET = Path(__file__).parent / "templates" / "style.css"
 _STYLES_OF_LIGHT_PAGE, _, _ = _STYLE_SHEET.read_text(encoding="utf-8").partition("@media")

@@ -18,7 +18,6 @@ from pacer.display.tables import Heading, Table
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
 from pacer.metrics.result import Result
-from pacer.metrics.statistics.halves import Interval
 from pacer.probe.make import COVERED, ELSEWHERE, GIVEN, MIRRORED, SAME_FINDING
 from pacer.probe.use import (
     CHANCE,
@@ -33,6 +32,7 @@ from pacer.probe.use import (
 from pacer.reporting.charts import for_page, interval_chart
 from pacer.reporting.html import data_uri, read_grey, render
 from pacer.reporting.marks import Statements, spans, statements_of
+from pacer.statistics.halves import Interval
 
 _NOTES = (
     "Gain: score with the record as given minus score with the changed source, over the same "

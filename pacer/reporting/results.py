@@ -22,11 +22,11 @@ from pacer.core.io import read_json, read_jsonl
 from pacer.core.schemas import read_images, read_records
 from pacer.display.numbers import number
 from pacer.metrics.runs import short_hash
-from pacer.metrics.statistics.halves import LEAST_UNITS, PERCENT, too_few
-from pacer.metrics.statistics.intervals import UNITS
-from pacer.metrics.system import Scores
 from pacer.reporting.html import RoutingOverlay, data_uri, read_grey, square_overlay
 from pacer.reporting.marks import Span, Statements, spans, statements_of
+from pacer.statistics.halves import LEAST_UNITS, PERCENT, too_few
+from pacer.statistics.intervals import UNITS
+from pacer.statistics.system import Scores
 
 
 @dataclass(frozen=True)

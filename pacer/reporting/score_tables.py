@@ -15,9 +15,9 @@ from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import scores_at
 from pacer.metrics.signature import Decoding, Signature
-from pacer.metrics.statistics.halves import PERCENT, Interval
-from pacer.metrics.statistics.intervals import Intervals
 from pacer.reporting.breakdowns import GroupScore, LabelScores
+from pacer.statistics.halves import PERCENT, Interval
+from pacer.statistics.intervals import Intervals
 
 CONTROLS = {
     "another_patient": "Another patient's sources",

@@ -19,13 +19,13 @@ from pacer.metrics.commitments import is_read
 from pacer.metrics.runs import SPREAD, parameter_line
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
-from pacer.metrics.statistics.halves import LEAST_UNITS
-from pacer.metrics.statistics.intervals import UNITS
 from pacer.reporting import charts, score_tables
 from pacer.reporting.breakdowns import group_scores, label_intervals, reliability
 from pacer.reporting.findings import of_systems, verdict_table
 from pacer.reporting.html import render
 from pacer.reporting.results import ExampleCase, Results, example_cases
+from pacer.statistics.halves import LEAST_UNITS
+from pacer.statistics.intervals import UNITS
 
 
 @dataclass(frozen=True)

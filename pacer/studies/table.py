@@ -24,9 +24,9 @@ from pacer.metrics.result import SCORES_FILE, read_scores
 from pacer.metrics.score_kinds import Direction
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import Signature
-from pacer.metrics.statistics.comparison import compare_repeats
-from pacer.metrics.statistics.halves import Difference, holm
 from pacer.reporting.score_tables import caution, context_mean, contexts_in
+from pacer.statistics.comparison import compare_repeats
+from pacer.statistics.halves import Difference, holm
 from pacer.studies.plan import PARAMS, plan
 from pacer.studies.repository import Repository
 from pacer.studies.run import finished, kept_files

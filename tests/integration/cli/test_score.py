@@ -20,9 +20,9 @@ from typer.main import get_command
 from pacer.cli.command import app
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import parse_yaml, read_json, read_jsonl
-from pacer.metrics.calls import score
 from pacer.metrics.meteor import MeteorError
-from pacer.metrics.system import Scores
+from pacer.statistics.calls import score
+from pacer.statistics.system import Scores
 from tests.support.cli import REPOSITORY, Outcome
 from tests.support.profiles import yaml_of
 from tests.support.world import World, rehashed

@@ -21,8 +21,8 @@ from pacer.metrics.nlg import meteor, meteor_statistics
 from pacer.metrics.options import DEFAULTS, Scoring
 from pacer.metrics.predictions import decoded_records
 from pacer.metrics.signature import Signature
-from pacer.metrics.statistics.intervals import at_chance, score_intervals, warnings
 from pacer.reporting.score_tables import signature_line
+from pacer.statistics.intervals import at_chance, score_intervals, warnings
 from pacer.text.cleaning.cleaners import CLEANERS
 from pacer.text.rules import extract_anchor
 from tests.integration.core.test_stops import STRANGE

@@ -16,7 +16,7 @@ from pacer.certify.metrics import scores_of
 from pacer.certify.verdicts import MEASURES, Judged, chart, judge, notes, tables, verdict
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.scores import SCORE_OF
-from pacer.metrics.statistics.halves import Interval
+from pacer.statistics.halves import Interval
 
 OF_FINDINGS = [kind for kind in FAULTS if kind not in (COMPARED, REPEATED)]
 

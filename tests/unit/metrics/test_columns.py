@@ -19,9 +19,9 @@ from pacer.metrics.columns import check_names, column_scores, names_by_kind
 from pacer.metrics.options import DEFAULTS
 from pacer.metrics.score import with_mean
 from pacer.metrics.scores import score_of
-from pacer.metrics.statistics.halves import LEAST_UNITS
 from pacer.reporting.breakdowns import GroupScore, group_scores
 from pacer.reporting.score_tables import group_table, score_table
+from pacer.statistics.halves import LEAST_UNITS
 from pacer.tables.columns import read_columns
 from tests.support.cases import cases, listed_cases
 from tests.support.metrics import efficacy

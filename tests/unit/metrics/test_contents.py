@@ -15,7 +15,7 @@ from pacer.core.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.metrics.cases import COLUMNS
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import context_counts, score_of
-from pacer.metrics.statistics.intervals import warnings
+from pacer.statistics.intervals import warnings
 from pacer.text.cleaning.repetition import repetition
 from pacer.text.cleaning.wording import prior_wording
 from pacer.text.rules import extract_anchor

@@ -12,12 +12,12 @@ import pacer
 from pacer.core.anchor import KINDS, Anchor
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
-from pacer.metrics.calls import label_reports
 from pacer.metrics.ledger import FINDINGS_SCHEMA, VERDICTS, mentions
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import score_of
-from pacer.metrics.system import Scores
 from pacer.reporting.findings import of_systems
+from pacer.statistics.calls import label_reports
+from pacer.statistics.system import Scores
 from pacer.text.cleaning.cleaners import CLEANERS
 from pacer.text.rules import extract_anchor, find_mentions, sentence_attributes
 from pacer.text.rules.layout import Part, parts

@@ -20,8 +20,8 @@ from pacer.metrics.predictions import read_run
 from pacer.metrics.score import score_cases, truth_scores
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import SCORES
-from pacer.metrics.statistics.halves import intervals
-from pacer.metrics.statistics.intervals import context_sums, units_of, warnings
+from pacer.statistics.halves import intervals
+from pacer.statistics.intervals import context_sums, units_of, warnings
 from tests.support.cases import listed_cases
 
 #: The letters of the cases below.

@@ -73,6 +73,7 @@ def test_no_stage_on_a_gpu_lists_what_it_does_not_need(stage: str) -> None:
         "labels/questions",
         "display/tables",
         "metrics",
+        "statistics",
         "probe",
         "reporting",
     )

@@ -14,7 +14,6 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
-from pacer.metrics.statistics.halves import Difference
 from pacer.phantom.language import report_of, write_report
 from pacer.phantom.world import make_world
 from pacer.probe.make import (
@@ -36,6 +35,7 @@ from pacer.probe.use import (
     system_use,
 )
 from pacer.reporting.pages import verdict_sentence
+from pacer.statistics.halves import Difference
 from tests.support.cases import listed_cases
 
 

@@ -11,14 +11,14 @@ from pacer.core.errors import DataError
 from pacer.display.numbers import number, p_value, signed
 from pacer.display.tables import Heading, Table, latex_text
 from pacer.metrics.scores import scores_at
-from pacer.metrics.statistics.halves import Difference, Interval
-from pacer.metrics.statistics.intervals import Intervals
 from pacer.probe.make import COVERED, ELSEWHERE, GIVEN
 from pacer.probe.use import FindingUse, SystemUse, Use, Verdict
 from pacer.reporting import score_tables
 from pacer.reporting.breakdowns import LabelScores
 from pacer.reporting.pages import use_table, verdict_sentence, verdict_table
 from pacer.reporting.score_tables import label_table, score_table
+from pacer.statistics.halves import Difference, Interval
+from pacer.statistics.intervals import Intervals
 from tests.support.cases import listed_cases
 
 SCORES = {

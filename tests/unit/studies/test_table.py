@@ -14,7 +14,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import write_json
 from pacer.display.tables import Table
 from pacer.metrics.signature import Signature
-from pacer.metrics.statistics.halves import Difference
+from pacer.statistics.halves import Difference
 from pacer.studies import table as tables
 from pacer.studies.repository import Repository
 from pacer.studies.study import PublishedBlock, Study, StudyRow, load_published

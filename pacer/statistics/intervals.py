@@ -14,7 +14,7 @@ from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.commitments import KINDS_OF_REPORT
 from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import score_of, scores_with_intervals
-from pacer.metrics.statistics.halves import (
+from pacer.statistics.halves import (
     Difference,
     Interval,
     Key,

@@ -31,8 +31,8 @@ from pacer.metrics.pair import pair_reports
 from pacer.metrics.reward import reward
 from pacer.metrics.score import score_cases
 from pacer.metrics.signature import Origin, Signature
-from pacer.metrics.statistics.comparison import compare
-from pacer.metrics.system import Scores
+from pacer.statistics.comparison import compare
+from pacer.statistics.system import Scores
 from pacer.tables.files import SourceTable
 from pacer.tables.reports import (
     HYPOTHESES,

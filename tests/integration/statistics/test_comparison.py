@@ -14,16 +14,16 @@ from pacer.backbones.observations import OBSERVATIONS
 from pacer.core.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.nlg import meteor, meteor_statistics, with_word_scores
-from pacer.metrics.statistics.comparison import (
+from pacer.reporting.breakdowns import label_intervals
+from pacer.statistics.comparison import (
     Comparison,
     Comparisons,
     SystemDifference,
     compare,
     compare_repeats,
 )
-from pacer.metrics.statistics.halves import Difference, holm
-from pacer.metrics.statistics.intervals import score_intervals, units_of
-from pacer.reporting.breakdowns import label_intervals
+from pacer.statistics.halves import Difference, holm
+from pacer.statistics.intervals import score_intervals, units_of
 from tests.support.cases import listed_cases
 from tests.support.metrics import TALK, with_meteor
 

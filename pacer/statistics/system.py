@@ -11,7 +11,7 @@ from pacer.metrics.cases import MEAN, contexts_of, row_name
 from pacer.metrics.result import Result
 from pacer.metrics.scores import SCORES, score_of
 from pacer.metrics.signature import reading_notes
-from pacer.metrics.statistics.intervals import (
+from pacer.statistics.intervals import (
     Intervals,
     score_intervals,
     units_of,

@@ -20,9 +20,9 @@ from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.result import Result
 from pacer.metrics.scores import score_of, scores_with_intervals
 from pacer.metrics.signature import Signature
-from pacer.metrics.statistics import halves
-from pacer.metrics.statistics.halves import PERCENT, Difference, Key, Summed, differences, holm
-from pacer.metrics.statistics.intervals import (
+from pacer.statistics import halves
+from pacer.statistics.halves import PERCENT, Difference, Key, Summed, differences, holm
+from pacer.statistics.intervals import (
     UNITS,
     Units,
     context_sums,
@@ -288,7 +288,7 @@ def compare(
         convention: of the F1; by default the one that both systems were scored with.
         resamples: random splits into halves, at least 19: of patients if these are known, else of
             examinations, else of records; see
-            :func:`~pacer.metrics.statistics.halves.differences`.
+            :func:`~pacer.statistics.halves.differences`.
 
     Raises:
         DataError: a folder has no cases, ids do not pair one to one, or labellers or references

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pacer.metrics.clinical import averaged, label_counts
 from pacer.metrics.score_kinds import mean, mean_rows
-from pacer.metrics.statistics.halves import (
+from pacer.statistics.halves import (
     LEAST_UNITS,
     Key,
     Summed,

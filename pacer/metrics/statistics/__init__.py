@@ -1,1 +1,0 @@
-"""Intervals, groups and comparison of two systems, from ``cases.parquet``."""
