@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED
 from pacer.core.schemas import read_records, read_table
-from pacer.reading.fit import fit_reader
+from pacer.decoding.lists.fit import fit_reader
 
 
 def main() -> None:

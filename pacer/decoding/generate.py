@@ -31,11 +31,11 @@ from pacer.decoding.candidates import (
     force_prefix,
 )
 from pacer.decoding.hypotheses import ListBias
+from pacer.decoding.lists.maps import AttributeChances, FindingsReader, Probabilities
 from pacer.model.batch import Batch, FeatureSource, RecordRow, SourceStates, read_sources
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import Pacer
 from pacer.model.prompt import PromptIds, build_prompt
-from pacer.reading.maps import AttributeChances, FindingsReader, Probabilities
 from pacer.text.rules import extract_anchor, read_attributes
 
 _log = logging.getLogger(__name__)

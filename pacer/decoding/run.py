@@ -31,13 +31,13 @@ from pacer.core.schemas import SPLITS, of_split
 from pacer.decoding.candidates import agreement
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.generate import Generated, Generator
+from pacer.decoding.lists.maps import read_reader
 from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.batch import RecordRow
 from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weights_hash
 from pacer.model.pacer import Pacer
-from pacer.reading.maps import read_reader
 
 _log = logging.getLogger(__name__)
 

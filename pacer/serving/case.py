@@ -36,7 +36,7 @@ from pacer.text.rules import extract_anchor, find_mentions
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pacer.reading.maps import AttributeChances, Probabilities
+    from pacer.decoding.lists.maps import AttributeChances, Probabilities
 
 #: A path, the bytes of a file, or an image that Pillow has opened.
 ImageSource = str | PathLike | bytes | Image.Image

@@ -30,6 +30,7 @@ from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import BackboneError, CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, hash_file, read_json, write_json
 from pacer.core.schemas import read_about, read_records
+from pacer.decoding.lists.maps import read_reader
 from pacer.features.encoder import PREPARATION_VERSION
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import ROUNDING_VERSION, FeatureStore
@@ -44,7 +45,6 @@ from pacer.model.checkpoint import (
     read_record,
     save_checkpoint,
 )
-from pacer.reading.maps import read_reader
 from pacer.serving.layout import BACKBONES, CARD, MANIFEST, READING, SETTINGS, check_exported
 
 #: Version of this layout; increases with every change that older software cannot read.

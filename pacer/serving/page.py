@@ -23,7 +23,7 @@ from PIL import Image
 from pacer.core.anchor import FINDINGS, POLARITIES, Anchor, Attributes, read_list, words
 from pacer.core.contexts import SOURCES, availability
 from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.reading.maps import CLASSES
+from pacer.decoding.lists.maps import CLASSES
 from pacer.reporting import html, marks
 from pacer.reporting.html import LONGEST_EDGE, data_uri, routing_overlay
 from pacer.serving.case import MAX_BYTES, MAX_CHARACTERS, NOTICE, Case, Result, load_image, notes_of

@@ -19,11 +19,11 @@ from pacer.core.io import hash_file, read_json
 from pacer.corpus.readers.views import parse_view
 from pacer.decoding.candidates import extract_report
 from pacer.decoding.generate import Generated, Generator
+from pacer.decoding.lists.maps import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import DTYPES, as_stored
 from pacer.images.greyscale import NOTES
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.reading.maps import read_reader
 from pacer.serving.case import (
     GENERATED_NOTE,
     Case,

@@ -23,6 +23,7 @@ from transformers import (
 )
 
 from pacer.core.io import write_json, yaml_beside
+from pacer.decoding.lists.maps import CLASSES, FROM_PATCHES, AttributeReader, FindingsReader
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     WEIGHTS,
@@ -36,7 +37,6 @@ from pacer.model.checkpoint import (
 )
 from pacer.model.pacer import Pacer
 from pacer.phantom.language import phantom_tokenizer
-from pacer.reading.maps import CLASSES, FROM_PATCHES, AttributeReader, FindingsReader
 from pacer.training.examples import Examples, RecordTable
 from tests.support.made_records import anchors_of, few_records
 

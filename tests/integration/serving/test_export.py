@@ -20,10 +20,10 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, read_jsonl, write_json
 from pacer.core.schemas import RECORD_SCHEMA
+from pacer.decoding.lists.maps import read_reader
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
 from pacer.model.checkpoint import weights_hash
-from pacer.reading.maps import read_reader
 from pacer.serving.case import Case, load_image, load_text
 from pacer.serving.layout import CARD
 from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS, export_model, read_settings

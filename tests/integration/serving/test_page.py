@@ -26,7 +26,7 @@ from PIL import Image
 
 from pacer.core.anchor import Anchor, read_list
 from pacer.core.errors import ConfigError
-from pacer.reading.maps import AttributeChances
+from pacer.decoding.lists.maps import AttributeChances
 from pacer.serving import page as view
 from pacer.serving.case import Case, Result
 from pacer.serving.page import MAX_BODY, Page

@@ -22,6 +22,7 @@ from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source import point_to_files
 from pacer.decoding.candidates import AgreeingSearch, Extraction
 from pacer.decoding.generate import Generator
+from pacer.decoding.lists.maps import read_reader
 from pacer.decoding.run import decode_records, trained_generator, with_trained_views
 from pacer.display.numbers import number
 from pacer.features.encode import build_store
@@ -29,7 +30,6 @@ from pacer.features.encoder import ImageEncoder, open_features
 from pacer.images.radiographs import open_image
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import read_record
-from pacer.reading.maps import read_reader
 from pacer.serving.case import Case, notes_of, unsupported_comparisons
 from pacer.serving.package import export_model
 from pacer.serving.reporter import Reporter

@@ -15,8 +15,8 @@ further maps,
 For side and severity, x has the means of the frontal image's patch states over the cells of a grid,
 at every depth that Refine reads and in its output, because the source tokens hardly encode
 positions. For the course it is the summary of the fused tokens. None of this is in the paper
-(``docs/readings.md``). :mod:`pacer.reading.fit` fits all maps. Shapes: Q tokens, d width, K depths,
-N patches.
+(``docs/readings.md``). :mod:`pacer.decoding.lists.fit` fits all maps. Shapes: Q tokens, d width, K
+depths, N patches.
 """
 
 import math

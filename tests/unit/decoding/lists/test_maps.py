@@ -11,9 +11,9 @@ from pacer.core.anchor import KINDS, Anchor, Attributes, read_list
 from pacer.core.errors import CheckpointError
 from pacer.core.findings import FINDINGS
 from pacer.decoding.candidates import drop_uncommitted_sentences
-from pacer.reading import fit, regression
-from pacer.reading.fit import PENALTIES
-from pacer.reading.maps import (
+from pacer.decoding.lists import fit, regression
+from pacer.decoding.lists.fit import PENALTIES
+from pacer.decoding.lists.maps import (
     CLASSES,
     AttributeReader,
     FindingsReader,
@@ -21,7 +21,7 @@ from pacer.reading.maps import (
     cells,
     read_reader,
 )
-from pacer.reading.regression import FOLDS, attribute_classes, fit_attributes
+from pacer.decoding.lists.regression import FOLDS, attribute_classes, fit_attributes
 from tests.support.cases import listed_cases
 from tests.support.sentences import anchor_of
 

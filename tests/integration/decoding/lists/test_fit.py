@@ -7,8 +7,8 @@ import pytest
 
 from pacer.core.anchor import ANCHOR_SCHEMA, Anchor
 from pacer.core.stops import Stopped
+from pacer.decoding.lists import fit
 from pacer.features.store import IMAGES, PRIORS
-from pacer.reading import fit
 from tests.support.drive import contents
 from tests.support.models import moved_model, save_model, specification
 

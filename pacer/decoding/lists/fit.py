@@ -1,6 +1,6 @@
 """Fitting of the maps for findings: logistic regressions on summaries of the frozen parent's fused
 tokens. With ``commit.attributes`` there are also maps for attributes
-(:mod:`pacer.reading.regression`).
+(:mod:`pacer.decoding.lists.regression`).
 
 Everything is fitted on split train, so that val can be used to choose a threshold. Penalty and
 calibration come from cross-validation over folds of patients: for each state, the penalty with the
@@ -38,13 +38,7 @@ from pacer.core.io import (
 )
 from pacer.core.processes import prefetch
 from pacer.core.progress import Ticker
-from pacer.features.encoder import open_features
-from pacer.features.store import content_hash
-from pacer.model.assemble import load_model
-from pacer.model.batch import FeatureSource, SourceStates, read_sources
-from pacer.model.checkpoint import checkpoint_hash, read_record
-from pacer.model.pacer import Pacer
-from pacer.reading.maps import (
+from pacer.decoding.lists.maps import (
     FROM_PATCHES,
     GRIDS,
     AttributeReader,
@@ -52,7 +46,13 @@ from pacer.reading.maps import (
     cells,
     summary,
 )
-from pacer.reading.regression import FOLDS, fit_attributes, fits, minimise, shares_of
+from pacer.decoding.lists.regression import FOLDS, fit_attributes, fits, minimise, shares_of
+from pacer.features.encoder import open_features
+from pacer.features.store import content_hash
+from pacer.model.assemble import load_model
+from pacer.model.batch import FeatureSource, SourceStates, read_sources
+from pacer.model.checkpoint import checkpoint_hash, read_record
+from pacer.model.pacer import Pacer
 
 #: L2 penalties of the weights, from the strongest.
 PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)

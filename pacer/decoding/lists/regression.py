@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy
 
 from pacer.core.anchor import Anchor, Attributes
 from pacer.core.findings import FINDINGS
-from pacer.reading.maps import CLASSES, class_of
+from pacer.decoding.lists.maps import CLASSES, class_of
 
 #: Folds of the cross-validation.
 FOLDS = 3
@@ -178,8 +178,8 @@ def fit_attributes(
             patient's number, and the fold, which is on the device of the fit.
 
     Returns:
-        maps and thresholds of an :class:`pacer.reading.maps.AttributeReader`; and, for its record,
-        by kind the threshold and, by finding, the results on the held-out records.
+        maps and thresholds of an :class:`pacer.decoding.lists.maps.AttributeReader`; and, for its
+        record, by kind the threshold and, by finding, the results on the held-out records.
     """
     maps: Maps = {}
     thresholds = {}
