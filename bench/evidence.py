@@ -24,6 +24,11 @@ from pacer.core.anchor import KINDS as ATTRIBUTES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.exchange import exchange
 from pacer.core.io import read_json, write_json
+from pacer.extras.studies.plan import plan
+from pacer.extras.studies.repository import Repository
+from pacer.extras.studies.run import finished
+from pacer.extras.studies.study import load_study
+from pacer.extras.studies.table import collect, compare_rows, student
 from pacer.metrics.cases import MEAN
 from pacer.metrics.commitments import attribute_share
 from pacer.metrics.ledger import attribute_counts, compared, read_findings
@@ -32,11 +37,6 @@ from pacer.metrics.scores import score_of
 from pacer.reporting.charts import LIGHT, SERIES, drawing
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.statistics.halves import holm
-from pacer.studies.plan import plan
-from pacer.studies.repository import Repository
-from pacer.studies.run import finished
-from pacer.studies.study import load_study
-from pacer.studies.table import collect, compare_rows, student
 
 RESULTS = Path("bench/results/studies")
 PAGES = [

@@ -24,11 +24,11 @@ import polars as pl
 from pacer.core.anchor import POLARITIES
 from pacer.core.io import read_jsonl
 from pacer.core.schemas import of_split, read_records
+from pacer.extras.studies.plan import plan
+from pacer.extras.studies.repository import Repository
+from pacer.extras.studies.run import finished
+from pacer.extras.studies.study import load_study
 from pacer.features.store import FeatureStore
-from pacer.studies.plan import plan
-from pacer.studies.repository import Repository
-from pacer.studies.run import finished
-from pacer.studies.study import load_study
 
 RECORDS, FEATURES = Path("data/corpus/records.parquet"), Path("data/features")
 RESULTS = Path("bench/results/openi")

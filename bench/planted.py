@@ -25,9 +25,9 @@ from pacer.config import load_params
 from pacer.core.findings import FINDINGS
 from pacer.core.schemas import read_images, read_records
 from pacer.corpus.build_corpus import build_corpus
+from pacer.extras.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, Box, Boxes, boxes_of_truth
+from pacer.extras.probe.use import FindingUse, Verdict, read_probe, system_use
 from pacer.phantom.generate import generate_phantom
-from pacer.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, Box, Boxes, boxes_of_truth
-from pacer.probe.use import FindingUse, Verdict, read_probe, system_use
 from pacer.text.rules import extract_anchor
 
 SEEDS, PATIENTS, LIMIT, SIZE = (101, 102, 103, 104, 105), 400, 500, 56

@@ -5,13 +5,13 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from pacer.baselines.adapted import load_adapted
-from pacer.baselines.ragpt import ragpt_generator
-from pacer.baselines.simmlm import SimMLM
 from pacer.config import Decode, load_params
 from pacer.config.baselines import load_baseline_params
 from pacer.core.schemas import read_records
 from pacer.decoding.run import decode_records, trained_generator
+from pacer.extras.baselines.adapted import load_adapted
+from pacer.extras.baselines.ragpt import ragpt_generator
+from pacer.extras.baselines.simmlm import SimMLM
 
 MODELS = Path("baselines/models")
 

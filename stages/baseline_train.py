@@ -7,10 +7,10 @@ from pathlib import Path
 
 from run import dvclive_log
 
-from pacer.baselines.ragpt import train_ragpt
-from pacer.baselines.simmlm import train_simmlm
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
+from pacer.extras.baselines.ragpt import train_ragpt
+from pacer.extras.baselines.simmlm import train_simmlm
 from pacer.training.run import Inputs
 
 MODELS = Path("baselines/models")

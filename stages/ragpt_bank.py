@@ -3,10 +3,10 @@ image's neighbours."""
 
 from pathlib import Path
 
-from pacer.baselines.bank import build_bank
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
 from pacer.core.schemas import read_records
+from pacer.extras.baselines.bank import build_bank
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ def make(
     """Write texts.csv: references, and texts with faults or with other words for the same facts.
     Your metric scores each row: the column text against the column reference."""
     check_replaceable(out)
-    from pacer.certify.cards import FILE, make_cards, of_reports, of_synthetic
+    from pacer.extras.certify.cards import FILE, make_cards, of_reports, of_synthetic
     from pacer.tables.reports import REFERENCES, reports_of
 
     if references is None:
@@ -82,9 +82,9 @@ def score(
     and what other words for the same facts cost."""
     paths = terminal.named_paths(scored or ())
     names = metric or ([] if paths else ["exact_f1"])
-    from pacer.certify.cards import COLUMNS, FILE
-    from pacer.certify.metrics import scores_of
-    from pacer.certify.verdicts import chart, judge, notes, tables
+    from pacer.extras.certify.cards import COLUMNS, FILE
+    from pacer.extras.certify.metrics import scores_of
+    from pacer.extras.certify.verdicts import chart, judge, notes, tables
     from pacer.metrics.signature import version_of
     from pacer.tables.files import open_table
 

@@ -204,8 +204,8 @@ def import_llm_rg4(
     terminal.check_exists(
         file, remedy="download LLM-RG4's released weights and pass the file's path"
     )
+    from pacer.extras.llm_rg4 import adopt_llm_rg4
     from pacer.model.checkpoint import RECORD, WEIGHTS
-    from pacer.model.llm_rg4 import adopt_llm_rg4
 
     check_replaceable(out, (RECORD, WEIGHTS))
     weights = adopt_llm_rg4(file, params, BACKBONES, out)

@@ -16,8 +16,8 @@ from pacer.core.errors import ConfigError
 from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
-    from pacer.studies.repository import Repository
-    from pacer.studies.study import Study
+    from pacer.extras.studies.repository import Repository
+    from pacer.extras.studies.study import Study
 
 probe = typer.Typer(no_args_is_help=True, help="Test which inputs a system uses (docs/probe.md).")
 STUDIES = Path("studies")
@@ -64,7 +64,7 @@ def make(
         read_records,
         read_table,
     )
-    from pacer.probe.make import (
+    from pacer.extras.probe.make import (
         IMAGES,
         INPUTS,
         KEY,
@@ -137,8 +137,8 @@ def score(
     """Show which sources each system uses, in a table, a chart and a page."""
     systems = terminal.named_paths(reports)
     terminal.check_exists(folder, *systems.values())
-    from pacer.probe.use import read_probe, system_use
-    from pacer.reporting.pages import write_probe
+    from pacer.extras.probe.page import write_probe
+    from pacer.extras.probe.use import read_probe, system_use
 
     check_replaceable(
         out,
@@ -163,9 +163,9 @@ def run(
 ) -> None:
     """Run the experiments that a study file still lacks, and write its table. After Ctrl-C, run it
     again to continue."""
-    from pacer.studies.repository import Repository
-    from pacer.studies.run import run_study
-    from pacer.studies.study import load_study
+    from pacer.extras.studies.repository import Repository
+    from pacer.extras.studies.run import run_study
+    from pacer.extras.studies.study import load_study
 
     chosen = load_study(STUDIES, name)
     repository = Repository(Path.cwd())
@@ -195,8 +195,8 @@ def _stop(number: int, frame: object) -> None:
 @study.command()
 def show(name: StudyName) -> None:
     """Write and print the table of a study file from its finished experiments."""
-    from pacer.studies.repository import Repository
-    from pacer.studies.study import load_study
+    from pacer.extras.studies.repository import Repository
+    from pacer.extras.studies.study import load_study
 
     print(_write_table(load_study(STUDIES, name), Repository(Path.cwd())))
 
@@ -204,10 +204,10 @@ def show(name: StudyName) -> None:
 @study.command("list")
 def list_studies() -> None:
     """List the study files, and how many of their experiments are done."""
-    from pacer.studies.plan import plan
-    from pacer.studies.repository import Repository
-    from pacer.studies.run import finished
-    from pacer.studies.study import load_study
+    from pacer.extras.studies.plan import plan
+    from pacer.extras.studies.repository import Repository
+    from pacer.extras.studies.run import finished
+    from pacer.extras.studies.study import load_study
 
     repository = Repository(Path.cwd())
     rows = []
@@ -223,7 +223,7 @@ def list_studies() -> None:
 
 def _write_table(chosen: Study, repository: Repository) -> str:
     """Write a study's table as Markdown and LaTeX, and return the Markdown."""
-    from pacer.studies.table import build_tables, collect, write_tables
+    from pacer.extras.studies.table import build_tables, collect, write_tables
 
     folder = repository.results / chosen.name
     text = write_tables(build_tables(chosen, collect(chosen, repository)), folder)

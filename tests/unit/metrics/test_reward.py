@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 import pacer
-from pacer.certify.metrics import scores_of
 from pacer.core.errors import DataError
+from pacer.extras.certify.metrics import scores_of
 from pacer.phantom.language import sample_texts
 
 TEXTS = [report.text for report in sample_texts(11, 60)]

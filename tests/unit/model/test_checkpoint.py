@@ -12,9 +12,9 @@ from transformers import BertConfig, BertModel
 
 from pacer.config import Params, validated
 from pacer.core.errors import CheckpointError
+from pacer.extras.llm_rg4 import adopt_llm_rg4, interface_names
 from pacer.model.assemble import build_model, load_model
 from pacer.model.checkpoint import load_strictly, load_weights, read_record, specification_of
-from pacer.model.llm_rg4 import adopt_llm_rg4, interface_names
 from pacer.model.pacer import Pacer
 from pacer.training.run import _start_from
 from tests.support import drive

@@ -74,7 +74,7 @@ def test_no_stage_on_a_gpu_lists_what_it_does_not_need(stage: str) -> None:
         "display/tables",
         "metrics",
         "statistics",
-        "probe",
+        "extras",
         "reporting",
     )
     assert not [
@@ -253,7 +253,7 @@ def test_curves_of_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_baseline_declares_the_files_that_its_training_reads(
     baseline: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainers = tuple(f"pacer.baselines.{name}.train_{name}" for name in ("simmlm", "ragpt"))
+    trainers = tuple(f"pacer.extras.baselines.{name}.train_{name}" for name in ("simmlm", "ragpt"))
     read = read_by("baseline_train.py", baseline, trainers, monkeypatch)
     assert len(read) == 6 + (baseline == "ragpt") and read <= set(BASELINES[baseline]["deps"])
 

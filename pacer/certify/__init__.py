@@ -1,2 +1,0 @@
-"""The certificate of a metric: texts with planted faults and with other words for the same facts
-(:mod:`~pacer.certify.cards`), and what a metric makes of them (:mod:`~pacer.certify.verdicts`)."""

@@ -1,0 +1,1 @@
+"""Work around the pipeline: tests of systems and metrics, tables of experiments, baselines."""

@@ -1,0 +1,381 @@
+"""A system's use of each source, from its reports on a probe: unchanged records are compared with
+their twins.
+
+The verdict on a finding says whether the system looks at the right place. It follows from the rates
+at which reports affirm the finding, over records whose reference affirms it. Intervals and p values
+come from random halves of the patients; all versions of a patient's records are in the same half.
+The p values of an effect, and of no effect, are corrected for the number of findings (Holm).
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import ceil, sqrt
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from pacer.core.anchor import FINDINGS, POLARITIES
+from pacer.core.errors import DataError
+from pacer.core.exchange import exchange
+from pacer.core.io import read_json
+from pacer.extras.probe.make import (
+    COVERED,
+    ELSEWHERE,
+    GIVEN,
+    KEY,
+    MANIFEST,
+    MIRRORED,
+    SAME_FINDING,
+    TITLES,
+)
+from pacer.metrics.cases import UNKNOWN
+from pacer.metrics.commitments import KINDS
+from pacer.metrics.ledger import attribute_counts, compared, lists_by_row, read_findings
+from pacer.metrics.score_kinds import mean, mean_rows
+from pacer.statistics.halves import Difference, Key, Summed, by_unit, differences, holm
+from pacer.statistics.intervals import Units, gains, units_of
+from pacer.tables.hygiene import EMPTY_CELL
+from pacer.tables.ids import check_pairs
+from pacer.tables.reports import Side, reports_of
+
+#: Another patient's radiographs, of those whose reference does not affirm the finding.
+LACKING = "another_without_finding"
+MEAN_PICTURE = "mean_radiograph"
+#: Effects by name: rate with the first change minus rate with the second.
+EFFECTS = {
+    "place": (ELSEWHERE, COVERED),
+    "picture": (GIVEN, LACKING),
+    "any picture": (GIVEN, MEAN_PICTURE),
+}
+#: Level of the tests.
+_LEVEL = 0.05
+#: Number of patients that a test needs.
+LEAST = 20
+#: Effects smaller than this count as no effect.
+_NO_EFFECT = 0.1
+#: A finding counts as mentioned with the mean radiograph if more than this share of reports do.
+_MENTIONED = 0.1
+#: Effect for which the number of records needed is given.
+_EFFECT = 0.2
+#: Power of the test for which that number is given.
+_POWER = 0.8
+_RESAMPLES = 5_000
+#: The score of the reports: F1 of positive findings, read by the rules in report and reference.
+_F1 = "report_positive_f1"
+#: The comparison with another patient's reference; its score is what a report that fits any patient
+#: reaches.
+CHANCE = "chance"
+#: The texts of each side.
+_SIDES = {"reference": "reference", "report": "hypothesis"}
+#: Number of splits for the interval of a gain; a probe has one for each kind of twin and score.
+_FEWER_RESAMPLES = 2_000
+_REPORTS = Side("hypothesis", ("report", "hypothesis", "text"), "hypothesis_id (--hypothesis-id)")
+
+
+class Verdict(StrEnum):
+    """Whether a system reads a finding from the image."""
+
+    THERE = "looks at the right place"
+    NOT_THERE = "looks elsewhere in the image"
+    WITHOUT = "reports it regardless of the image"
+    UNCLEAR = "cannot tell"
+
+
+@dataclass(frozen=True)
+class FindingUse:
+    """Results of the twins for one finding."""
+
+    finding: str
+    #: Number of records whose reference affirms the finding.
+    records: int
+    #: Share of reports that affirm it, by change, over all records that have this change.
+    rates: dict[str, float]
+    #: The effects by :data:`EFFECTS`, over the records that have both changes; p after Holm's
+    #: correction.
+    effects: dict[str, Difference]
+    #: Number of these records, by effect.
+    pairs: dict[str, int]
+    verdict: Verdict
+    #: Number of records at which a size of 0.2 of the first effect that can be measured would be
+    #: detected with a power of 0.8; None: none can be measured.
+    needed: int | None
+
+
+def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
+    """Return the verdict of each affirmed finding from the key with ``reference_positive`` and
+    ``report_positive``."""
+    given = cases.filter(twin=GIVEN)
+    units = units_of(given)
+    unit = given.select("record_id", pl.Series("unit", units.codes))
+    tables = {}
+    for finding in FINDINGS:
+        table = _table(cases, given, finding).join(unit, on="record_id")
+        if len(table):
+            tables[finding] = table
+    pairs = {
+        (finding, effect): table.drop_nulls(list(changes))
+        for finding, table in tables.items()
+        for effect, changes in EFFECTS.items()
+    }
+    pairs = {key: part for key, part in pairs.items() if part["unit"].n_unique() >= LEAST}
+    effects = _differences(pairs, units)
+    absent: set[tuple[str, str]] = set()
+    for effect, (first, second) in EFFECTS.items():
+        keys = [key for key in pairs if key[1] == effect]
+        p_of_effect = holm([effects[key].p for key in keys])
+        p_of_none = holm([_no_effect(pairs[key], first, second) for key in keys])
+        for key, p, p_none in zip(keys, p_of_effect, p_of_none, strict=True):
+            effects[key] = replace(effects[key], p=p)
+            if p_none is not None and p_none <= _LEVEL / 2:
+                absent.add(key)
+    return [
+        _judged(finding, table, effects, absent, pairs, len(tables))
+        for finding, table in tables.items()
+    ]
+
+
+def _no_effect(part: pl.DataFrame, first: str, second: str) -> float:
+    """Return p of an effect of at least :data:`_NO_EFFECT`, from the score test of paired
+    proportions (Tango, Stat. Med. 17, 1998: 891). As records of a patient are similar, their number
+    is reduced by the design effect, at most to the number of patients."""
+    gaps = (part[first] - part[second]).to_numpy()
+    units = part["unit"].to_numpy()
+    spread = _NO_EFFECT * (1 - _NO_EFFECT)
+    rows = (gaps - gaps.mean())[:, None]
+    variance_of_patients = (by_unit(rows, units, units.max() + 1) ** 2).sum()
+    reduced = len(part) * (rows**2).sum() / max(variance_of_patients, 1e-9)
+    count = min(len(part), max(part["unit"].n_unique(), reduced))
+    fewer, more = sorted([float((gaps > 0).mean()), float((gaps < 0).mean())])
+    b = (2 - more + fewer) * _NO_EFFECT - more - fewer
+    deviation = sqrt((sqrt(b * b + 8 * fewer * spread) - b) / 2 + spread)
+    return NormalDist().cdf((more - fewer - _NO_EFFECT) * sqrt(count) / deviation)
+
+
+def _table(cases: pl.DataFrame, given: pl.DataFrame, finding: str) -> pl.DataFrame:
+    """Return a row for each record whose reference affirms the finding: whether the report does, by
+    change."""
+    has = pl.col("reference_positive").list.contains(finding)
+    lacking = given.filter(~has, ~pl.col("reference_uncertain").list.contains(finding)).select(
+        "context", "frontal"
+    )
+    affirms = pl.col("report_positive").list.contains(finding).cast(pl.Float64)
+
+    def rates(part: pl.DataFrame, change: str) -> pl.DataFrame:
+        return part.filter(has).select("record_id", affirms.alias(change)).unique("record_id")
+
+    table = rates(given, GIVEN)
+    another = cases.filter(twin="another_radiograph").join(
+        lacking, on=["context", "frontal"], how="semi"
+    )
+    of_finding = {
+        change: cases.filter(twin=change, finding=finding)
+        for change in (SAME_FINDING, ELSEWHERE, COVERED)
+    }
+    parts = {LACKING: another, **of_finding, MEAN_PICTURE: cases.filter(twin=MEAN_PICTURE)}
+    for change, part in parts.items():
+        table = table.join(rates(part, change), on="record_id", how="left", maintain_order="left")
+    return table
+
+
+def _differences(
+    pairs: Mapping[tuple[str, str], pl.DataFrame], units: Units
+) -> dict[tuple[str, str], Difference]:
+    """Compare the two changes of each effect, on the same halves of the patients."""
+    sides: tuple[dict[Key, Summed], ...] = ({}, {})
+    for (finding, effect), part in pairs.items():
+        for side, change in zip(sides, reversed(EFFECTS[effect]), strict=True):
+            rows = by_unit(mean_rows(part[change].to_numpy()), part["unit"].to_numpy(), units.count)
+            side[UNKNOWN, f"{finding}/{effect}"] = Summed(rows, mean, (1,))
+    compared = differences(*sides, _RESAMPLES)[UNKNOWN] if pairs else {}
+    return {(finding, effect): compared[f"{finding}/{effect}"] for finding, effect in pairs}
+
+
+def _judged(
+    finding: str,
+    table: pl.DataFrame,
+    all_effects: Mapping[tuple[str, str], Difference],
+    absent: Collection[tuple[str, str]],
+    pairs: Mapping[tuple[str, str], pl.DataFrame],
+    tests: int,
+) -> FindingUse:
+    changes = [
+        change
+        for change in table.columns
+        if change not in ("record_id", "unit") and table[change].count()
+    ]
+    rates = {change: float(table[change].drop_nulls().to_numpy().mean()) for change in changes}
+    effects = {
+        effect: all_effects[finding, effect]
+        for effect in EFFECTS
+        if (finding, effect) in all_effects
+    }
+    counts = {effect: len(pairs[finding, effect]) for effect in effects}
+
+    def is_shown(name: str) -> bool:
+        effect = effects.get(name)
+        if effect is None or effect.p is None:
+            return False
+        return (effect.difference or 0) > 0 and effect.p < _LEVEL
+
+    verdict = Verdict.UNCLEAR
+    if is_shown("place"):
+        verdict = Verdict.THERE
+    elif is_shown("picture") and (finding, "place") in absent:
+        verdict = Verdict.NOT_THERE
+    elif (finding, "any picture") in absent and rates[MEAN_PICTURE] > _MENTIONED:
+        verdict = Verdict.WITHOUT
+    first = next(iter(effects), None)
+    needed = None if first is None else records_needed(effects[first], counts[first], tests)
+    return FindingUse(finding, len(table), rates, effects, counts, verdict, needed)
+
+
+def records_needed(effect: Difference, records: int, tests: int) -> int | None:
+    """Return the number of records at which a difference of rates of 0.2 would be detected with a
+    power of 0.8 by the strictest of the ``tests``, with the observed spread, but a variance of at
+    least 0.16; None: the spread is not known."""
+    if effect.low is None or effect.high is None:
+        return None
+    normal = NormalDist()
+    deviation = (effect.high - effect.low) / (2 * normal.inv_cdf(0.975))
+    variance = max(records * deviation**2, _EFFECT * (1 - _EFFECT))
+    reach = normal.inv_cdf(1 - _LEVEL / (2 * tests)) + normal.inv_cdf(_POWER)
+    return ceil(variance * reach**2 / _EFFECT**2)
+
+
+@dataclass(frozen=True)
+class Use:
+    """Results of one kind of twin."""
+
+    #: Number of pairs of a record and its twin.
+    records: int
+    #: Score of the twins (``first``), of the records as given (``second``) and their difference: F1
+    #: (the mean over contexts), or the share of an attribute that agrees (over all contexts).
+    score: Difference
+    #: Share of identical reports; None for :data:`CHANCE` and attributes.
+    unchanged: float | None
+
+    @property
+    def verdict(self) -> str:
+        """Whether the twin shows that the system uses the source."""
+        low = self.score.low
+        high = self.score.high
+        if self.unchanged is None:  # the same reports, with the references of other patients
+            return "above chance" if low is not None and low > 0 else "not above chance"
+        if self.unchanged == 1:
+            return "ignored"
+        if low is None or high is None or low <= 0 <= high:
+            return "no gain shown"
+        return "used" if low > 0 else "misled"
+
+
+class Mirrored(Use):
+    """Agreement in side with mirrored references: of reports on mirrored views (``second``), as
+    given (``first``)."""
+
+    @property
+    def verdict(self) -> str:
+        words = {
+            "used": "reads the side",
+            "misled": "swaps the side",
+            "ignored": "ignores the side",
+        }
+        return words.get(super().verdict, "not shown to read the side")
+
+
+class SystemUse(NamedTuple):
+    """The use of sources by one system."""
+
+    name: str
+    #: By kind of twin, :data:`CHANCE` or kind of attribute.
+    uses: dict[str, Use]
+    #: The verdict of each finding.
+    findings: list[FindingUse]
+    #: Number of reports without a text.
+    empty: int
+
+
+def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, Any]]:
+    """Return a probe's key, its kinds of twins with titles, and its manifest. Raises a DataError if
+    it is incomplete."""
+    if not (folder / KEY).is_file():
+        raise DataError(f"{folder} has no {KEY}; create it with `pacer probe make`")
+    key = pl.read_parquet(folder / KEY, glob=False)
+    present = set(key["twin"])
+    titles = {name: title for name, title in TITLES.items() if name in present}
+    return key, titles, read_json(folder / MANIFEST)
+
+
+def system_use(
+    name: str, key: pl.DataFrame, reports: Path, columns: tuple[str | None, ...] = ()
+) -> SystemUse:
+    """Score the reports of one system, a file with ``probe_id`` (or ``case``) and ``report``, or
+    the ``columns`` of ids and reports, for each row of the key. Raises a DataError if it is
+    unreadable, or ids do not pair one to one."""
+    cases = _cases(key, reports, columns)
+    groups = {twin: part for (twin,), part in cases.group_by("twin", maintain_order=True)}
+    given = groups.pop(GIVEN)
+    columns_of_reference = [f"reference_{polarity}" for polarity in POLARITIES]
+    others = exchange(given, ["reference", *columns_of_reference], ["context"])
+    uses: dict[str, Use] = {}
+    if len(others):  # else one patient has more than half of the records
+        uses[CHANCE] = replace(_use(given, others), unchanged=None)
+        given_attributes = _with_attributes(given)
+        other_attributes = _with_attributes(others)
+        for kind in KINDS:
+            use = _use(given_attributes, other_attributes, f"attributes_{kind}")
+            uses[kind] = replace(use, unchanged=None)
+    turned = groups.pop(MIRRORED, None)
+    if turned is not None:
+        same = given.join(turned, on="record_id", how="semi", maintain_order="left")
+        uses[MIRRORED] = _use(
+            _with_attributes(turned, mirrored=True),
+            _with_attributes(same, mirrored=True),
+            "attributes_side",
+            kind=Mirrored,
+        )
+    uses |= {twin: _use(given, part) for twin, part in groups.items()}
+    empty = int((cases["hypothesis"].str.strip_chars() == "").sum())
+    return SystemUse(name, uses, finding_uses(cases), empty)
+
+
+def _cases(key: pl.DataFrame, path: Path, columns: tuple[str | None, ...]) -> pl.DataFrame:
+    """Return the key with the reports and the findings that reports and references state."""
+    reports = reports_of(path, _REPORTS, *columns)
+    # texts such as nan count as missing
+    text = pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")
+    rows = reports.rows.select(pl.col("id").alias("probe_id"), text.alias("hypothesis"))
+    check_pairs(key["probe_id"].to_list(), rows["probe_id"].to_list(), "the probe", str(path))
+    cases = key.join(rows, on="probe_id", how="left", maintain_order="left")
+    findings = {side: read_findings(cases[column]) for side, column in _SIDES.items()}
+    return cases.with_columns(
+        lists_by_row(of_side, pl.col("state") == polarity, len(cases)).alias(f"{side}_{polarity}")
+        for side, of_side in findings.items()
+        for polarity in POLARITIES
+    )
+
+
+def _with_attributes(cases: pl.DataFrame, mirrored: bool = False) -> pl.DataFrame:
+    """Add counts of attributes, in one context, since references without a previous report have no
+    course; ``mirrored``: the sides of the references are exchanged."""
+    reference = read_findings(cases["reference"])
+    report = read_findings(cases["hypothesis"])
+    if mirrored:
+        turned = pl.element().replace({"left": "right", "right": "left"})
+        reference = reference.with_columns(pl.col("side").list.eval(turned).list.sort())
+    counts = attribute_counts(compared(reference, report), len(cases)).tolist()
+    counted = pl.Series("attributes", counts, pl.List(pl.Int64))
+    return cases.with_columns(counted, pl.lit(UNKNOWN).alias("context"))
+
+
+def _use(
+    given: pl.DataFrame, twins: pl.DataFrame, score: str = _F1, *, kind: type[Use] = Use
+) -> Use:
+    """Compare the twins with the same records as they are given."""
+    given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
+    # the mean, if there are several contexts
+    *_, last = gains(given, twins, "llm-rg4", [score], _FEWER_RESAMPLES).values()
+    num_unchanged = int((given["hypothesis"] == twins["hypothesis"]).sum())
+    return kind(len(twins), last[score], num_unchanged / len(twins))
