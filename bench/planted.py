@@ -20,11 +20,11 @@ import polars as pl
 from measuring import options_of, table
 from PIL import Image
 
-from pacer.cli.studies import make
 from pacer.config import load_params
 from pacer.core.findings import FINDINGS
 from pacer.core.schemas import read_images, read_records
 from pacer.corpus.build_corpus import build_corpus
+from pacer.extras.probe.command import make
 from pacer.extras.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, Box, Boxes, boxes_of_truth
 from pacer.extras.probe.use import FindingUse, Verdict, read_probe, system_use
 from pacer.phantom.generate import generate_phantom

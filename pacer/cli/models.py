@@ -1,5 +1,4 @@
-"""``pacer decode``, ``import-llm-rg4``, ``export``, ``generate`` and ``serve``; heavy imports wait
-until one runs."""
+"""``pacer decode``, ``export``, ``generate`` and ``serve``; heavy imports wait until one runs."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from pacer.cli import terminal
-from pacer.cli.terminal import BACKBONES, CORPUS, PARAMS, chips, console, echo
 from pacer.config import Decode, Features, validated
 from pacer.config.params import load_profile
 from pacer.core.contexts import SOURCES, Context
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.findings import FINDINGS
 from pacer.core.io import check_replaceable
+from pacer.display import terminal
+from pacer.display.terminal import BACKBONES, CORPUS, PARAMS, chips, console, echo
 
 if TYPE_CHECKING:
     import polars as pl
@@ -191,33 +190,6 @@ def _encode(
     paths = read_images(images).filter(pl.col("image_id").is_in(list(ids)))
     recipe = recipe.model_copy(update={"depths": read_record(model).model.features.depths})
     build_store(recipe, paths, wanted["prior_report"].drop_nulls().to_list(), backbones, features)
-
-
-def import_llm_rg4(
-    file: Annotated[Path, typer.Argument(help="Released second-stage weights, .pth or .ckpt.")],
-    out: Annotated[
-        Path, typer.Option(help="Folder for the checkpoint; an earlier import is replaced.")
-    ],
-) -> None:
-    """Convert LLM-RG4's released weights to a checkpoint for `pacer decode` or parent.start."""
-    params = load_profile(PARAMS)
-    terminal.check_exists(
-        file, remedy="download LLM-RG4's released weights and pass the file's path"
-    )
-    from pacer.extras.llm_rg4 import adopt_llm_rg4
-    from pacer.model.checkpoint import RECORD, WEIGHTS
-
-    check_replaceable(out, (RECORD, WEIGHTS))
-    weights = adopt_llm_rg4(file, params, BACKBONES, out)
-    console.print(
-        f"imported {len(weights.interface)} source-interface tensors, {len(weights.lora)} LoRA "
-        "tensors"
-    )
-    for name in weights.unused:
-        echo(f"unused: {name}")
-    console.print(
-        f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}"
-    )
 
 
 def export(

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from pacer.cli import terminal
-from pacer.cli.terminal import BACKBONES, PARAMS, console, echo, print_table
 from pacer.config import Params
 from pacer.config.params import check_splits, load_profile
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_replaceable
+from pacer.display import terminal
 from pacer.display.numbers import Check, number, percent
+from pacer.display.terminal import BACKBONES, PARAMS, console, echo, print_table
 
 
 def audit(

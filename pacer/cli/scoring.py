@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pacer.cli import terminal
-from pacer.cli.terminal import BACKBONES, CORPUS, PARAMS, console, echo, print_table
 from pacer.config.corpus import Cleaner
 from pacer.config.params import load_profile
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_json, write_text
+from pacer.display import terminal
+from pacer.display.terminal import BACKBONES, CORPUS, PARAMS, console, echo, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,1 +1,2 @@
-"""Numbers and tables in the form that audits, files, terminals, notebooks and pages share."""
+"""Numbers, tables and lines in the form that audits, files, terminals, notebooks and pages
+share."""

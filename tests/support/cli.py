@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pacer.cli import main
-from pacer.cli.terminal import console
+from pacer.display.terminal import console
 
 REPOSITORY = Path(__file__).parents[2]
 

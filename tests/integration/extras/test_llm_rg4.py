@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pacer.core.errors import CheckpointError
-from pacer.extras.llm_rg4 import FROZEN, import_llm_rg4, interface_names
+from pacer.extras.llm_rg4.weights import FROZEN, import_llm_rg4, interface_names
 from pacer.model.batch import RefinedSources
 from pacer.model.interface import SourceInterface
 from tests.support.cases import listed_cases

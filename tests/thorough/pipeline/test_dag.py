@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from pacer.config import load_params
 from pacer.core.io import read_jsonl
-from pacer.extras.llm_rg4 import interface_names
+from pacer.extras.llm_rg4.weights import interface_names
 from pacer.serving.package import export_model
 from pacer.serving.reporter import Reporter
 from tests.support.families import BLOCKS, ENCODERS, LANGUAGES, write_encoder, write_language

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertModel
 
 from pacer.config import Params, validated
 from pacer.core.errors import CheckpointError
-from pacer.extras.llm_rg4 import adopt_llm_rg4, interface_names
+from pacer.extras.llm_rg4.weights import adopt_llm_rg4, interface_names
 from pacer.model.assemble import build_model, load_model
 from pacer.model.checkpoint import load_strictly, load_weights, read_record, specification_of
 from pacer.model.pacer import Pacer

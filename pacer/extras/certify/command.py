@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from pacer.cli import terminal
-from pacer.cli.terminal import echo, print_table
 from pacer.core.errors import DataError
 from pacer.core.io import check_replaceable, hash_bytes, write_text
+from pacer.display import terminal
+from pacer.display.terminal import echo, print_table
 
 certify = typer.Typer(
     no_args_is_help=True,

@@ -1,33 +1,17 @@
-"""``pacer probe ...`` (does a system use the sources that it is given?) and ``pacer study ...``;
-heavy imports wait."""
+"""``pacer probe``: does a system use the sources that it is given? Heavy imports wait until it
+runs."""
 
-from __future__ import annotations
-
-import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from pacer.cli import terminal
-from pacer.cli.terminal import CORPUS, echo
-from pacer.config.params import names_in
 from pacer.core.errors import ConfigError
 from pacer.core.io import check_replaceable
-
-if TYPE_CHECKING:
-    from pacer.extras.studies.repository import Repository
-    from pacer.extras.studies.study import Study
+from pacer.display import terminal
+from pacer.display.terminal import CORPUS, echo
 
 probe = typer.Typer(no_args_is_help=True, help="Test which inputs a system uses (docs/probe.md).")
-STUDIES = Path("studies")
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-StudyName = Annotated[str, typer.Argument(help="Name of a file in studies/ (`pacer study list`).")]
-
-study = typer.Typer(
-    no_args_is_help=True,
-    help="Run many experiments and collect their results in one table (docs/experiments.md).",
-)
 
 
 @probe.command()
@@ -151,81 +135,3 @@ def score(
     ]
     echo(write_probe(uses, kinds, manifest, out))
     echo(f"page: {out / 'index.html'}")
-
-
-@study.command()
-def run(
-    name: StudyName,
-    row: Annotated[list[str] | None, typer.Option(help="Run only this row; repeatable.")] = None,
-    queue: Annotated[
-        bool, typer.Option("--queue", help="Add the runs to DVC's queue (`dvc queue start`).")
-    ] = False,
-) -> None:
-    """Run the experiments that a study file still lacks, and write its table. After Ctrl-C, run it
-    again to continue."""
-    from pacer.extras.studies.repository import Repository
-    from pacer.extras.studies.run import run_study
-    from pacer.extras.studies.study import load_study
-
-    chosen = load_study(STUDIES, name)
-    repository = Repository(Path.cwd())
-    # after the imports, because polars sets its own handler; `kill` and a closed terminal stop the
-    # experiments like Ctrl-C
-    for number in _STOPPING:
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not under nohup
-            signal.signal(number, _stop)
-    try:
-        run_study(chosen, repository, echo, frozenset(row or ()), queue)
-    except KeyboardInterrupt:
-        echo("stopped; run the same command again to continue")
-        raise typer.Exit(130) from None
-    if queue:
-        echo(f"next: `dvc queue start --jobs 2`; when it is done, `pacer study show {name}`")
-    else:
-        _write_table(chosen, repository)
-
-
-def _stop(number: int, frame: object) -> None:
-    """Stop once, however many signals arrive."""
-    for again in _STOPPING:
-        signal.signal(again, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
-@study.command()
-def show(name: StudyName) -> None:
-    """Write and print the table of a study file from its finished experiments."""
-    from pacer.extras.studies.repository import Repository
-    from pacer.extras.studies.study import load_study
-
-    print(_write_table(load_study(STUDIES, name), Repository(Path.cwd())))
-
-
-@study.command("list")
-def list_studies() -> None:
-    """List the study files, and how many of their experiments are done."""
-    from pacer.extras.studies.plan import plan
-    from pacer.extras.studies.repository import Repository
-    from pacer.extras.studies.run import finished
-    from pacer.extras.studies.study import load_study
-
-    repository = Repository(Path.cwd())
-    rows = []
-    for known in (load_study(STUDIES, name) for name in names_in(STUDIES, "studies")):
-        wanted = len(known.replicates) * sum(row.files is None for row in known.rows)
-        try:
-            done = f"{len(list(finished(plan(known, repository), repository)))} of {wanted}"
-        except ConfigError:  # a row does not fit the parameters in use; `run` and `show` name it
-            done = "needs other parameters"
-        rows.append((known.name, done, known.title))
-    terminal.print_rows(rows)
-
-
-def _write_table(chosen: Study, repository: Repository) -> str:
-    """Write a study's table as Markdown and LaTeX, and return the Markdown."""
-    from pacer.extras.studies.table import build_tables, collect, write_tables
-
-    folder = repository.results / chosen.name
-    text = write_tables(build_tables(chosen, collect(chosen, repository)), folder)
-    echo(f"wrote table.md and table.tex to {folder.relative_to(Path.cwd())}")
-    return text

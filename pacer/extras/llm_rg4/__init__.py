@@ -1,0 +1,1 @@
+"""LLM-RG4's released weights as a checkpoint."""
