@@ -19,19 +19,20 @@ from safetensors.torch import load_file, save_file
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM
 
-from pacer.backbones.make_backbones import MODELS, WEIGHTS, make_standins
+from pacer.backbones.make_backbones import WEIGHTS
 from pacer.backbones.observations import CHECKPOINT
 from pacer.backbones.pointers import PROVENANCE, provenance
-from pacer.backbones.standins.data import Instruct, PhantomData
-from pacer.backbones.standins.language import BOS, EOS, encode, prefix_slots
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Backbone
-from pacer.config.backbones import CARD
+from pacer.config.backbones import CARD, ROLES
 from pacer.config.params import load_profile
 from pacer.core.anchor import CLOSE_REPORT, OPEN_REPORT
 from pacer.core.errors import run_cleanly
+from pacer.core.instruction import instruction
 from pacer.core.io import hash_file, write_json
-from pacer.model.prompt import instruction
+from pacer.standins.data import Instruct, PhantomData
+from pacer.standins.language import BOS, EOS, encode, prefix_slots
+from pacer.standins.make import make_standins
 from pacer.text.rules import extract_anchor
 
 #: The world of the lists that the language model must follow, which no training uses, their number,
@@ -44,13 +45,13 @@ def main() -> None:
     stand-ins``). ``git diff`` of the card shows how their quality and first losses differ."""
     params = load_profile("configs/phantom.yaml")
     config = params.backbones.model_copy(
-        update={role: Backbone(provider="standin") for role in MODELS}
+        update={role: Backbone(provider="standin") for role in ROLES}
     )
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
     models = {}
     with TemporaryDirectory() as scratch:
         make_standins(config, pl.DataFrame(), pl.DataFrame(), instruct, Path(scratch))
-        for role in MODELS:
+        for role in ROLES:
             out = CARD.parent / role
             shutil.rmtree(out, ignore_errors=True)
             _halve(Path(scratch, role), out)
@@ -65,7 +66,7 @@ def main() -> None:
             del training["provider"], training["seed"]
     settings = {"seed": config.seed, "train_on": config.train_on}
     settings |= {
-        f"{role}_standin": getattr(config, f"{role}_standin").model_dump() for role in MODELS
+        f"{role}_standin": getattr(config, f"{role}_standin").model_dump() for role in ROLES
     }
     write_json(CARD, {"data": data, "settings": settings, "models": models})
 

@@ -1,2 +1,2 @@
-"""Frozen models as the stage `backbones` provides them: pointers, or stand-ins that are bundled or
-trained."""
+"""Frozen models as the stage `backbones` provides them: pointers, or copies of stand-ins that are
+bundled or trained here."""

@@ -19,7 +19,6 @@ from pacer.backbones.families import check_language, check_lora_targets, read_co
 from pacer.backbones.observations import CHECKPOINT
 from pacer.backbones.pointers import PROVENANCE, provenance, write_pointer
 from pacer.backbones.tokenizer import (
-    BEFORE_IMAGE,
     CLOSING_TEXT,
     OPENING_TEXT,
     continuation_ids,
@@ -28,6 +27,7 @@ from pacer.backbones.tokenizer import (
 from pacer.config import Backbone, Params
 from pacer.config.backbones import CARD
 from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.instruction import BEFORE_IMAGE
 from pacer.core.io import read_json, write_json
 
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
@@ -133,6 +133,17 @@ _LLAMA_TOKENS = 32_000
 #: A tokenizer may have a few more special tokens than the model embeds: Gemma 3's has one for
 #: images.
 _BEYOND = 1.01
+
+
+def check_backbone(params: Params, role: str) -> Path | None:
+    """Return the directory of a model of provider ``hub`` or ``local``, after checking that it can
+    take its role and that the settings fit it; None for a stand-in. Raises a BackboneError or a
+    ConfigError if it cannot be used."""
+    directory = locate(getattr(params.backbones, role), role)
+    if directory is not None:
+        check_model(role, directory)
+    check_settings(params, role, directory)
+    return directory
 
 
 def check_model(role: str, directory: Path) -> None:

@@ -1,50 +1,35 @@
-"""Collect the four frozen models in one directory, as pointers, unpacked or trained."""
+"""Collect the four frozen models in one directory: as pointers, unpacked or copied."""
 
-import logging
 import shutil
-import signal
-from collections.abc import Sequence
 from pathlib import Path
-from threading import RLock
 
-import polars as pl
 import torch
 from safetensors.torch import load_file
-from torch.multiprocessing.spawn import ProcessException, spawn
 
-from pacer.backbones.external import check_model, locate, point_to
+from pacer.backbones.external import check_backbone, point_to
 from pacer.backbones.observations import CHECKPOINT
 from pacer.backbones.pointers import PROVENANCE
-from pacer.backbones.standins.data import Instruct, TrainingData, load_data
-from pacer.backbones.standins.training import UNFINISHED
-from pacer.config.backbones import CARD, Backbones
-from pacer.core.errors import BackboneError
+from pacer.config import Params
+from pacer.config.backbones import CARD, ROLES
 from pacer.core.io import read_json, write_json
-from pacer.core.machine import core_count
-from pacer.core.messages import printed_messages
-from pacer.core.progress import Ticker
 
-_log = logging.getLogger(__name__)
-
-#: The roles, slowest stand-in first.
-MODELS = ("vision", "language", "chexbert", "text")
 #: Weights of the bundled models; CheXbert's pickle is written from them.
 WEIGHTS = "model.safetensors"
 
 
-def locate_backbones(config: Backbones, out: Path) -> None:
-    """Point to the models of providers ``hub`` and ``local``, and unpack the bundled ones. This
-    comes first, so that missing weights raise an error before any training. Raises a BackboneError
-    if weights are missing (the message says what to download or where to put them), or a model
-    cannot take its role."""
-    for role in MODELS:
-        backbone = getattr(config, role)
-        target = locate(backbone, role)
+def make_backbones(params: Params, standins: Path, out: Path) -> None:
+    """Point to the models of providers ``hub`` and ``local``, unpack the bundled ones, and copy
+    those of provider ``standin`` from ``standins``. Raises a BackboneError if weights are missing
+    (the message says what to download or where to put them), or a model cannot take its role."""
+    for role in ROLES:
+        backbone = getattr(params.backbones, role)
+        target = check_backbone(params, role)
         if target is not None:
-            check_model(role, target)
             point_to(target, backbone, out / role)
         elif backbone.provider == "bundled":
             unpack(role, out / role)
+        else:
+            shutil.copytree(standins / role, out / role, copy_function=shutil.copyfile)
 
 
 def unpack(role: str, out: Path) -> None:
@@ -62,92 +47,3 @@ def unpack(role: str, out: Path) -> None:
         (out / WEIGHTS).unlink()
     origin = {"provider": "bundled", "data": card["data"], "seed": card["settings"]["seed"]}
     write_json(out / PROVENANCE, origin | card["models"][role]["training"])
-
-
-def make_standins(
-    config: Backbones, records: pl.DataFrame, images: pl.DataFrame, instruct: Instruct, out: Path
-) -> None:
-    """Train the models of provider ``standin`` that ``out`` lacks, in at most as many processes as
-    there are cores.
-
-    The models depend only on the settings, not on the number of cores or the order in which
-    training ends.
-
-    Args:
-        records, images: the corpus (used with ``train_on: corpus``).
-        instruct: makes the instruction text that the language model gets in later stages;
-            picklable.
-
-    Raises:
-        DataError: there is no train record.
-        BackboneError: a training failed; the others are stopped.
-    """
-    missing = [role for role in MODELS if not (out / role / PROVENANCE).exists()]  # written last
-    wanted = [role for role in missing if getattr(config, role).provider == "standin"]
-    if not wanted:
-        return
-    data = load_data(config, records, images)
-    cores = core_count()
-    # one process for each of the slowest, and one for the others
-    shares = [[role] for role in wanted[: cores - 1]]
-    if wanted[cores - 1 :]:
-        shares.append(wanted[cores - 1 :])
-    _log.info(f"stand-ins to train: {', '.join(wanted)}")
-    try:
-        arguments = (shares, config, data, instruct, out)
-        spawn(_train_share, arguments, nprocs=len(shares), daemon=True)
-    except ProcessException as error:
-        raise BackboneError(
-            f"a stand-in could not be trained: {error.msg.strip().splitlines()[-1]}"
-        ) from error
-
-
-def _train_share(
-    number: int,
-    shares: Sequence[Sequence[str]],
-    config: Backbones,
-    data: TrainingData,
-    instruct: Instruct,
-    out: Path,
-) -> None:
-    """Train and write the models of one process, with provenance; on one thread, as more threads
-    round differently."""
-    # with Python's handler torch would take a stopped process for a finished one
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from transformers.utils.logging import disable_progress_bar
-
-    from pacer.backbones.standins import bert, language, vision  # not needed in the first process
-
-    disable_progress_bar()
-    Ticker.set_lock(RLock())  # a stopped process would leave the semaphore of tqdm's lock behind
-    torch.set_num_threads(1)
-    for role in shares[number]:
-        settings = getattr(config, f"{role}_standin")
-        seed = config.seed
-        folder = out / role
-        match role:
-            case "vision":
-                images = data.images(
-                    settings.images, settings.image_size, settings.image_size // settings.patch_size
-                )
-                facts = vision.make_vision_standin(settings, images, seed, folder)
-            case "language":
-                tokenizer = data.tokenizer(settings.vocabulary)
-                texts = data.texts(settings.texts)
-                facts = language.make_language_standin(
-                    settings, tokenizer, texts, instruct, seed, folder, data.recombined
-                )
-            case "text":
-                facts = bert.make_text_standin(settings, data.texts(settings.texts), seed, folder)
-            case _:
-                facts = bert.make_chexbert_standin(
-                    settings, data.texts(settings.texts), seed, folder
-                )
-        for saved in folder.glob(f"*{UNFINISHED}"):
-            saved.unlink()
-        write_json(
-            folder / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts
-        )
-        finished = sum((out / name / PROVENANCE).exists() for name in MODELS)
-        with printed_messages():  # this process is a program of its own
-            _log.info(f"{role} stand-in finished; {finished} of {len(MODELS)} models are ready")

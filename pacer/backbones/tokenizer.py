@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SENTENCEPIECE = "tokenizer.model"
-# Marks that continue other text; a usable tokenizer merges none of them with the text before it.
-#: Before the image of a prompt.
-BEFORE_IMAGE = " <Img>"
+# Marks that continue other text, as BEFORE_IMAGE does; a usable tokenizer merges none of them with
+# the text before it.
 #: Before the report of a target.
 OPENING_TEXT = "\n<REPORT>\n"
 #: After the report of a target.

@@ -23,7 +23,7 @@ from rich.text import Text
 from pacer.cli.models import decode, export, generate, serve
 from pacer.cli.reporting import audit
 from pacer.cli.scoring import compare, findings, label, score, score_run, show
-from pacer.config import Backbone, Params
+from pacer.config import Params
 from pacer.config.outputs import check_folders
 from pacer.config.params import CONFIGS, load_profile, names_in, profile_text
 from pacer.core.errors import ConfigError, DataError, PacerError, run_cleanly
@@ -120,19 +120,14 @@ def models(params: Params) -> list[Finding]:
 
 
 def _model(role: str, params: Params) -> Finding:
-    from pacer.backbones.external import check_model, check_settings, locate
+    from pacer.backbones.external import check_backbone
     from pacer.backbones.families import TRIED, read_config
 
-    backbone: Backbone = getattr(params.backbones, role)
-
     def look() -> str:
-        directory = locate(backbone, role)
-        if directory is not None:
-            check_model(role, directory)
-        check_settings(params, role, directory)
+        directory = check_backbone(params, role)
         if directory is None:
             return (
-                "stand-in: bundled with the package, or trained in minutes by the `backbones` stage"
+                "stand-in: bundled with the package, or trained in minutes by the `standins` stage"
             )
         if role == "language" and (family := read_config(directory).model_type) not in TRIED:
             return f"{directory}; model type {family} is untested"

@@ -12,7 +12,8 @@ from pacer.config.strict import Natural, Positive, PositiveFloat, Strict
 #: Settings and origin of the bundled stand-ins.
 CARD = Path(__file__).parents[1] / "backbones" / "bundled" / "card.json"
 
-_ROLES = ("vision", "language", "text", "chexbert")
+#: The frozen models, slowest stand-in first.
+ROLES = ("vision", "language", "chexbert", "text")
 _LOCATED_BY = {"bundled": (), "standin": (), "hub": ("id", "revision"), "local": ("path",)}
 
 
@@ -84,7 +85,7 @@ class Backbones(Strict):
             )
         card = json.loads(CARD.read_text(encoding="utf-8"))["settings"]
         values = self.model_dump()
-        for role in _ROLES:
+        for role in ROLES:
             if values[role]["provider"] != "bundled":
                 continue
             made_with = _training_settings(card, role)

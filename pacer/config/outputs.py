@@ -13,6 +13,7 @@ FOLDERS = (
     "data/features",
     "data/labels",
     "data/pictures",
+    "models/standins",
     "models/backbones",
     "models/warmup",
     "models/parent",

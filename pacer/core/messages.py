@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 #: Modules whose messages are printed on stderr; those of all others are printed on stdout.
 _ON_STDERR = (
-    "pacer.backbones.make_backbones",
+    "pacer.standins.make",
     "pacer.labels.endpoint",
     "pacer.labels.labelling",
     "pacer.core.io",

@@ -103,7 +103,7 @@ def with_deps(definition: str, root: Path = ROOT) -> str:
     written = []
     for (name, stage), listed in zip(stages, lists, strict=True):
         code = code_of(script_of(stage, root), root)
-        if name == "backbones":
+        if name == "none":
             code = [VERSION if path == RULES else path for path in code]
         data = [
             line for line in listed.splitlines() if not re.match(r" +- (?:stages|pacer)/", line)

@@ -15,12 +15,12 @@ from transformers.utils.logging import is_progress_bar_enabled
 from pacer.backbones import external
 from pacer.backbones.chexbert import CheXbert
 from pacer.backbones.external import check_model, locate
-from pacer.backbones.make_backbones import MODELS, unpack
+from pacer.backbones.make_backbones import make_backbones, unpack
 from pacer.backbones.observations import OBSERVATIONS
 from pacer.backbones.pointers import fingerprint, is_standin, load_frozen, provenance, resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Backbone, Params, validated
-from pacer.config.backbones import CARD
+from pacer.config.backbones import CARD, ROLES
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import hash_bytes, hash_file, read_json, write_json
 from tests.support.cases import cases, listed_cases
@@ -148,7 +148,7 @@ PHANTOM = profile("phantom").model_dump()
 
 def test_the_card_describes_every_file_and_all_are_small() -> None:
     models = read_json(CARD)["models"]
-    assert models.keys() == set(MODELS)
+    assert models.keys() == set(ROLES)
     described = {
         f"{role}/{name}": digest
         for role in models
@@ -169,14 +169,24 @@ def test_the_card_describes_every_file_and_all_are_small() -> None:
         max(contradictions["agreeing"], contradictions["uninformed"]) <= 0.03
         and contradictions["contrary"] <= 0.25
     )
-    for role in MODELS:
+    for role in ROLES:
         assert len(models[role]["training"]["first_losses"]) == 10
         weights = load_file(CARD.parent / role / "model.safetensors").values()
         assert {w.dtype for w in weights if w.is_floating_point()} == {torch.float16}
 
 
+def test_a_model_that_is_trained_here_is_copied_from_where_it_was_trained(tmp_path: Path) -> None:
+    unpack("text", tmp_path / "standins" / "text")
+    trained = {"backbones": PHANTOM["backbones"] | {"text": {"provider": "standin"}}}
+    out = tmp_path / "backbones"
+    make_backbones(validated(PHANTOM | trained, "params", Params), tmp_path / "standins", out)
+    assert {folder.name for folder in out.iterdir()} == set(ROLES)
+    for file in (out / "text").iterdir():
+        assert hash_file(file) == hash_file(tmp_path / "standins" / "text" / file.name)
+
+
 def test_they_load_as_what_they_stand_for(tmp_path: Path) -> None:
-    for role in MODELS:
+    for role in ROLES:
         unpack(role, tmp_path / role)
         assert is_standin(provenance(tmp_path / role))
     for role, family in (("vision", "dinov2"), ("language", "llama"), ("text", "bert")):
@@ -201,7 +211,7 @@ def test_settings_of_another_model_ask_for_one_that_is_trained(
     )
     with pytest.raises(ConfigError, match=message):
         validated(PHANTOM | {"backbones": backbones}, "params", Params)
-    trained = {role: {"provider": "standin"} for role in MODELS}
+    trained = {role: {"provider": "standin"} for role in ROLES}
     assert (
         validated(PHANTOM | {"backbones": backbones | trained}, "params", Params).backbones.seed
         == backbones["seed"]

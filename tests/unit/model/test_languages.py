@@ -8,12 +8,13 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from pacer.backbones.tokenizer import read_tokenizer
+from pacer.core.instruction import instruction, task
 from pacer.decoding.beam import BeamSearch, Generate, unknown_attention
 from pacer.model.assemble import from_modules
 from pacer.model.batch import TrainingBatch
 from pacer.model.checkpoint import specification_of
 from pacer.model.pacer import Pacer
-from pacer.model.prompt import build_prompt, instruction, task
+from pacer.model.prompt import build_prompt
 from pacer.training.phases import phase_of
 from tests.support.cases import listed_cases
 from tests.support.families import LANGUAGES, write_language

@@ -10,10 +10,10 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from pacer.core.anchor import render_anchor
+from pacer.core.instruction import instruction
 from pacer.core.io import yaml_beside
 from pacer.model.assemble import from_modules
 from pacer.model.pacer import Pacer
-from pacer.model.prompt import instruction
 from pacer.text.rules import extract_anchor
 from pacer.training.examples import Examples
 from pacer.training.losses import TERMS, LossWeights, Term, divisors_of, objective

@@ -10,13 +10,13 @@ from transformers import AddedToken, AutoTokenizer, BertTokenizer, PreTrainedTok
 
 from pacer.backbones.pointers import read_pieces
 from pacer.backbones.tokenizer import (
-    BEFORE_IMAGE,
     CLOSING_TEXT,
     OPENING_TEXT,
     continuation_ids,
     read_tokenizer,
 )
 from pacer.core.anchor import CLOSE_REPORT, OPEN_REPORT
+from pacer.core.instruction import BEFORE_IMAGE
 from pacer.decoding.candidates import extract_report
 from pacer.model.assemble import load_tokenizer
 from pacer.model.prompt import build_prompt

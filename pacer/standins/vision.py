@@ -36,13 +36,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
-from pacer.backbones.standins.training import train
 from pacer.config.backbones import CARD, VisionStandin
 from pacer.core.devices import gains_from_bfloat16
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
 from pacer.core.io import read_json
 from pacer.phantom.render import TrainingImages
+from pacer.standins.training import train
 
 BLOCKS = 12
 #: The depths that a model reads.

@@ -12,22 +12,22 @@ import polars as pl
 import pytest
 from torch.multiprocessing.spawn import start_processes
 
-from pacer.backbones import make_backbones
-from pacer.backbones.make_backbones import MODELS, make_standins
 from pacer.backbones.pointers import PROVENANCE
-from pacer.backbones.standins import training
-from pacer.backbones.standins.data import load_data
 from pacer.config import Backbone
-from pacer.config.backbones import Backbones
+from pacer.config.backbones import ROLES, Backbones
 from pacer.core.errors import BackboneError, DataError
+from pacer.core.instruction import instruction
 from pacer.core.io import hash_file, write_json
-from pacer.model.prompt import instruction
+from pacer.standins import make as making
+from pacer.standins import training
+from pacer.standins.data import load_data
+from pacer.standins.make import make_standins
 from tests.support.profiles import profile
 
 _TEXTS = {"heads": 2, "vocabulary": 600, "texts": 200, "steps": 4}
 SMALL = Backbones.model_validate(
     profile("phantom").backbones.model_dump()
-    | {role: {"provider": "standin"} for role in MODELS}
+    | {role: {"provider": "standin"} for role in ROLES}
     | {
         "vision_standin": {
             "width": 24,
@@ -66,10 +66,10 @@ def make(out: Path, **settings) -> dict[str, str]:
 def test_the_first_error_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
     # forks of one process that has imported the models; the next test starts a new one
-    imported = ["tests.support.building", "pacer.backbones.standins.language"]
-    multiprocessing.set_forkserver_preload([*imported, "pacer.backbones.standins.bert"])
+    imported = ["tests.support.building", "pacer.standins.language"]
+    multiprocessing.set_forkserver_preload([*imported, "pacer.standins.bert"])
     forked = partial(start_processes, start_method="forkserver")
-    monkeypatch.setattr(make_backbones, "spawn", forked)
+    monkeypatch.setattr(making, "spawn", forked)
     changes = {role: Backbone(provider="bundled") for role in ("vision", "chexbert")}
     changes |= {"language_standin": SMALL.language_standin.model_copy(update={"steps": 10**9})}
     changes |= {"text_standin": SMALL.text_standin.model_copy(update={"texts": 1})}
@@ -86,7 +86,7 @@ def test_a_killed_process_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
-    monkeypatch.setattr(make_backbones, "_train_share", killed)
+    monkeypatch.setattr(making, "_train_share", killed)
     with pytest.raises(
         BackboneError, match=r"a stand-in could not be trained: .* terminated with signal SIGKILL"
     ):
@@ -121,10 +121,10 @@ def test_an_interrupted_training_continues(
 
     monkeypatch.setattr(training.Ticker, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        make_backbones._train_share(0, *arguments, tmp_path / "again")
+        making._train_share(0, *arguments, tmp_path / "again")
     assert {file.suffix for file in (tmp_path / "again" / role).iterdir()} == {training.UNFINISHED}
     for out in ("again", "whole"):
-        make_backbones._train_share(0, *arguments, tmp_path / out)
+        making._train_share(0, *arguments, tmp_path / out)
     hashes = [
         {f.name: hash_file(f) for f in (tmp_path / out / role).iterdir()}
         for out in ("again", "whole")

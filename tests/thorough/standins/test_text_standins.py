@@ -11,26 +11,25 @@ import torch
 from transformers import AutoModel, AutoTokenizer, BertModel, Dinov2Model
 
 from pacer.backbones.chexbert import CheXbert
-from pacer.backbones.make_backbones import MODELS
 from pacer.backbones.pointers import provenance
-from pacer.backbones.standins import vision
-from pacer.backbones.standins.bert import (
+from pacer.config import Backbone
+from pacer.config.backbones import ROLES, TextStandin, VisionStandin
+from pacer.core.anchor import Anchor
+from pacer.core.findings import FINDINGS
+from pacer.phantom.render import TrainingImages, training_images
+from pacer.standins import vision
+from pacer.standins.bert import (
     HEADS,
     head_targets,
     make_chexbert_standin,
     make_text_standin,
 )
-from pacer.backbones.standins.data import LabelledText
-from pacer.backbones.standins.training import ReportTask, peak_schedule
-from pacer.backbones.standins.vision import MEAN, STD, ResidualNetwork, make_vision_standin
-from pacer.config import Backbone
-from pacer.config.backbones import TextStandin, VisionStandin
-from pacer.core.anchor import Anchor
-from pacer.core.findings import FINDINGS
-from pacer.phantom.render import TrainingImages, training_images
+from pacer.standins.data import LabelledText
+from pacer.standins.training import ReportTask, peak_schedule
+from pacer.standins.vision import MEAN, STD, ResidualNetwork, make_vision_standin
 from pacer.text.cleaning.cleaners import clean_report
-from tests.integration.backbones import test_make_backbones
-from tests.integration.backbones.test_make_backbones import make
+from tests.integration.standins import test_make
+from tests.integration.standins.test_make import make
 from tests.support.cases import listed_cases
 
 FRAMES = {1: "There is {}.", 2: "No {}.", 3: "Possible {}."}
@@ -238,18 +237,16 @@ def test_one_at_a_time_makes_the_same_as_side_by_side(
     beside = make(tmp_path / "beside", **vision)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
     assert make(tmp_path / "alone", **vision) == beside
-    assert {file.split("/")[0] for file in beside} == {*MODELS} - {"vision"}
+    assert {file.split("/")[0] for file in beside} == {*ROLES} - {"vision"}
     assert all(
         provenance(tmp_path / "alone" / name)["data"] == "phantom world 1000014"
-        for name in MODELS[1:]
+        for name in ROLES[1:]
     )
-    assert all(
-        provenance(tmp_path / "alone" / name)["provider"] == "standin" for name in MODELS[1:]
-    )
+    assert all(provenance(tmp_path / "alone" / name)["provider"] == "standin" for name in ROLES[1:])
 
 
 @pytest.mark.parametrize("role", ["chexbert", "text"])
 def test_an_interrupted_training_continues(
     role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    test_make_backbones.test_an_interrupted_training_continues(role, 6, tmp_path, monkeypatch)
+    test_make.test_an_interrupted_training_continues(role, 6, tmp_path, monkeypatch)

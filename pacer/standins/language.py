@@ -24,10 +24,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from pacer.backbones.standins.data import Instruct, LabelledText, commitment_first
-from pacer.backbones.standins.training import train
 from pacer.config.backbones import LanguageStandin
 from pacer.core.anchor import KINDS
+from pacer.standins.data import Instruct, LabelledText, commitment_first
+from pacer.standins.training import train
 from pacer.text.cleaning.cleaners import clean_report, sentence_ends, token_marks
 from pacer.text.rules import extract_anchor
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pacer.backbones.standins import language
-from pacer.backbones.standins.data import CorpusData, LabelledText
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config.backbones import CARD
 from pacer.core.anchor import Anchor, render_anchor
-from pacer.model.prompt import instruction
+from pacer.core.instruction import instruction
+from pacer.standins import language
+from pacer.standins.data import CorpusData, LabelledText
 from pacer.text.rules import extract_anchor
 from tests.support.cases import listed_cases
 from tests.support.made_records import REPORTS, few_records

@@ -32,10 +32,10 @@ from pacer.backbones.observations import (
     POSITIVE,
     UNCERTAIN,
 )
-from pacer.backbones.standins.data import LabelledText
-from pacer.backbones.standins.training import POSITIONS, ReportTask
 from pacer.config.backbones import TextStandin
 from pacer.core.findings import FINDINGS
+from pacer.standins.data import LabelledText
+from pacer.standins.training import POSITIONS, ReportTask
 from pacer.text.cleaning.cleaners import clean_report
 
 #: Initial standard deviation of weights: the original's 0.02 suits widths of 768.

@@ -1,0 +1,2 @@
+from tests.support.metrics import *
+from tests.support.models import *
