@@ -10,7 +10,7 @@ OUTSIDE := $(subst $(CURDIR)/$(BIN):,,$(PATH))
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup stand-ins radeval repro experiments quick test thorough coverage format deps check bench gpu figures release release-check clean
+.PHONY: help setup stand-ins radeval repro experiments quick test thorough coverage format check bench gpu figures release release-check clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,9 +57,6 @@ thorough: ready  ## all tests, 300 examples of each property, every point of a k
 
 format: ready  ## lay the code out
 	$(BIN)/ruff format
-
-deps: ready  ## write the code that each stage uses into dvc.yaml and baselines/stages.yaml
-	$(BIN)/python -m tests.support.stage_deps
 
 coverage: ready  ## `make test`, and the lines that it did not reach (htmlcov/index.html)
 	$(BIN)/pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --cov=pacer --cov-report=term:skip-covered --cov-report=html
