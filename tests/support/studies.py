@@ -69,7 +69,6 @@ class TinyRepository:
         self.folder, self.told = folder, folder / ".told"
         self.told.mkdir(parents=True)
         self.write("stages/stage.py", STAGE.format(told=self.told))
-        self.write("pacer/code.txt", "of all stages")
         for path, text in FILES.items():
             self.write(path, text)
         self.write("params.yaml", yaml_of("micro"))

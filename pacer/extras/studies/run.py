@@ -16,11 +16,13 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import atomic_directory, write_text
-from pacer.extras.studies.plan import CODE, DEFINITION, PARAMS, TARGET, Run, plan
+from pacer.extras.studies.plan import DEFINITION, PARAMS, TARGET, Run, plan
 from pacer.extras.studies.repository import Repository
 from pacer.extras.studies.study import Study
 from pacer.metrics.result import CASES, SCORES_FILE, SIGNATURE_FILE
 
+#: What a run may use beyond the dependencies of its stages.
+_CODE = ("pacer", "stages")
 #: Tracked files that a run in the workspace changes.
 _CHANGED = (PARAMS, DEFINITION, "dvc.lock", "metrics", "baselines")
 
@@ -41,7 +43,7 @@ def run_study(
             f"study {study.name} has no row {unknown[0]!r}; its rows are {', '.join(names)}"
         )
     runs = plan(study, repository)
-    _check_committed(repository)
+    _check_committed(repository, runs)
     first = {run.key: run for run in reversed(runs) if run.row in (rows or names)}
     done = {one.run.key for one in finished(runs, repository) if one.is_current}
     missing = [run for run in runs if run is first.get(run.key) and run.key not in done]
@@ -75,10 +77,10 @@ def _run(repository: Repository, run: Run, *options: str) -> None:
         repository.git("clean", "--force", "-d", "--quiet", "--", *_CHANGED)
 
 
-def _check_committed(repository: Repository) -> None:
+def _check_committed(repository: Repository, runs: Iterable[Run]) -> None:
     """Raise a ConfigError unless git has all that a run depends on, as it is now: a run in the
     workspace changes it, and must not take anything of the user's with it."""
-    paths = [*CODE, *_CHANGED]
+    paths = {*_CODE, *_CHANGED, *(path for run in runs for path in run.pipeline.code)}
     if changed := repository.git("status", "--porcelain", "--", *paths).splitlines():
         raise ConfigError(
             f"{changed[0][3:]} is not committed ({len(changed)} such files); commit what the rows "

@@ -1,6 +1,7 @@
 """Running a study: what is run, what is not run again, and that nothing of the user's is lost."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -94,6 +95,21 @@ def test_a_failed_row_is_told_and_those_before_it_are_kept(tiny: TinyRepository)
     assert table(tiny)[0]["direct"] == "0.310" and table(tiny)[0]["gated"] == "–"
 
 
+def test_a_run_is_kept_until_code_changes_that_its_stages_depend_on(tiny: TinyRepository) -> None:
+    run(tiny, "direct")
+    tiny.write("pacer/reporting/page.txt", "edited")
+    tiny.commit()
+    assert run(tiny, "direct")[-1] == "tiny: nothing to do: all 1 runs exist"
+    assert "other code" not in table(tiny)[1]
+    tiny.write("pacer/core/words.txt", "edited")
+    tiny.commit()
+    cells, notes = table(tiny)
+    assert cells["direct"] == "0.310"
+    assert "Made with other code or parameters than those of now: direct." in notes
+    assert "tiny: 1 of 1 runs are missing" in run(tiny, "direct")
+    assert "other code" not in table(tiny)[1]
+
+
 def test_the_list_has_studies_that_do_not_fit_the_parameters(tiny: TinyRepository) -> None:
     tiny.write("studies/wrong.yaml", STUDY.replace("{commit.route: direct", "{commit.rout: direct"))
     told = tiny.call("study", "list")
@@ -105,10 +121,12 @@ def test_what_cannot_be_run_is_refused_before_any_work(
 ) -> None:
     with pytest.raises(ConfigError, match="no row 'theirs'; its rows are no gate, direct"):
         run(tiny, "theirs")
-    tiny.write("stages/more.py", "")
-    with pytest.raises(ConfigError, match=r"stages/more\.py is not committed \(1 such files\)"):
-        run(tiny)
-    tiny.commit()
+    for path in ("stages/more.py", "configs/tiny.txt"):  # the latter as a dependency
+        tiny.write(path, "edited")
+        told = rf"{re.escape(path)} is not committed \(1 such files\)"
+        with pytest.raises(ConfigError, match=told):
+            run(tiny)
+        tiny.commit()
     monkeypatch.setenv("PATH", os.path.dirname(shutil.which("git") or ""))
     with pytest.raises(ConfigError, match="the command `dvc` is not on the PATH"):
         run(tiny)

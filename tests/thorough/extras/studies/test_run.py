@@ -9,18 +9,18 @@ import subprocess
 
 import psutil
 import pytest
-from tests.integration.studies.test_run import (
+
+from pacer.core.errors import ConfigError
+from pacer.extras.studies.repository import Repository
+from pacer.extras.studies.study import load_study
+from pacer.extras.studies.table import collect
+from tests.integration.extras.studies.test_run import (
     assert_as_before,
     assert_it_ends,
     run,
     table,
     wait_until_it_hangs,
 )
-
-from pacer.core.errors import ConfigError
-from pacer.extras.studies.repository import Repository
-from pacer.extras.studies.study import load_study
-from pacer.extras.studies.table import collect
 from tests.support.studies import STUDY, TinyRepository, working
 from tests.support.waiting import wait_until
 
@@ -119,7 +119,7 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_as_before(tiny: TinyReposi
 
     # with other code the table says that its runs are older
     assert "other code" not in table(tiny)[1]
-    tiny.write("pacer/code.txt", "changed")
+    tiny.write("pacer/core/words.txt", "changed")
     tiny.commit()
     cells, notes = table(tiny)
     assert cells == FULL | {"no gate again": "–"}  # the experiment has the name of another row

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 import pytest
 
 from pacer.config.params import names_in
-from pacer.core.errors import ConfigError
+from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import parse_yaml, yaml_beside
-from pacer.extras.studies.plan import Run, plan
+from pacer.extras.studies.plan import Pipeline, Run, plan
+from pacer.extras.studies.repository import Repository
 from pacer.extras.studies.study import Study, load_published, load_study
 from tests.support.cli import REPOSITORY
 from tests.support.profiles import yaml_of
+from tests.support.studies import TinyRepository
 
 STUDIES = REPOSITORY / "studies"
 PAPER, MICRO = yaml_of("mimic_rg4"), yaml_of("micro")
@@ -37,10 +40,11 @@ def read(folder: Path, text: str) -> Study:
 
 
 class Workspace:
-    """The files of this repository that a plan reads, with these parameters, without git."""
+    """The files of this repository that a plan reads, with these parameters and an ``edited`` file,
+    without git."""
 
-    def __init__(self, folder: Path, params: str, weights: str, code: str):
-        self.root, self.code = folder, code
+    def __init__(self, folder: Path, params: str, weights: str, edited: str):
+        self.root, self.edited = folder, edited
         (folder / "baselines").mkdir()
         for path in ("dvc.yaml", "baselines/stages.yaml"):
             shutil.copy(REPOSITORY / path, folder / path)
@@ -51,14 +55,26 @@ class Workspace:
         (folder / "params.yaml").write_text(params)
 
     def git(self, *arguments: str) -> str:
-        assert arguments == ("rev-parse", "HEAD:pacer", "HEAD:stages")
-        return self.code
+        """List the code as git does: an edit changes the objects of the file and its folders."""
+        assert arguments == ("ls-tree", "-r", "-t", "-z", "HEAD")
+        objects = (
+            "new" if f"{self.edited}/".startswith(f"{path}/") else "old" for path in committed()
+        )
+        entries = zip(objects, committed(), strict=True)
+        return "".join(f"100644 blob {name}\t{path}\0" for name, path in entries)
 
 
-def planned(study: Study, params: str, weights: str = "null", code: str = "old") -> list[Run]:
-    """The runs with these parameters and this code."""
+@cache
+def committed() -> list[str]:
+    folders = [REPOSITORY / name for name in ("pacer", "stages", "configs")]
+    paths = [path for folder in folders for path in (folder, *folder.rglob("*"))]
+    return [str(path.relative_to(REPOSITORY)) for path in paths]
+
+
+def planned(study: Study, params: str, weights: str = "null", edited: str = "") -> list[Run]:
+    """The runs with these parameters, after a commit that edits this file."""
     with TemporaryDirectory() as folder:
-        workspace: Any = Workspace(Path(folder), params, weights, code)
+        workspace: Any = Workspace(Path(folder), params, weights, edited)
         return plan(study, workspace)
 
 
@@ -171,12 +187,104 @@ def test_a_wrong_study_says_what_is_wrong(tmp_path: Path, old: str, new: str, to
         planned(read(tmp_path, GOOD.replace(old, new)), MICRO)
 
 
-def test_a_run_is_known_by_its_values_and_code_but_not_by_comments(tmp_path: Path) -> None:
+def test_a_run_is_known_by_its_values_but_not_by_comments(tmp_path: Path) -> None:
     study, text = read(tmp_path, GOOD), MICRO
     keys = [run.key for run in planned(study, text)]
     assert len(set(keys)) == 4 and all(len(key) == 10 for key in keys)
     assert [run.key for run in planned(study, text + "# a comment\n")] == keys
-    assert not set(keys) & {run.key for run in planned(study, text, code="new")}
+
+
+@pytest.mark.parametrize(
+    ("edited", "changed"),
+    [
+        ("pacer/reporting/pages.py", []),
+        ("pacer/statistics/halves.py", []),
+        ("pacer/extras/studies/plan.py", []),
+        ("pacer/config/params.py", []),
+        ("stages/report.py", []),
+        ("pacer/extras/baselines/simmlm.py", ["SimMLM"]),
+        ("stages/score.py", ["PACER", "SimMLM"]),
+        ("pacer/core/io.py", ["PACER", "SimMLM"]),
+        ("pacer/corpus/build_corpus.py", ["PACER", "SimMLM"]),
+        ("pacer/metrics/scores.py", ["PACER", "SimMLM"]),
+        ("configs/micro.yaml", ["PACER"]),
+    ],
+)
+def test_an_edit_renames_only_runs_whose_stages_depend_on_it(
+    tmp_path: Path, edited: str, changed: list[str]
+) -> None:
+    """By the real definitions. Only `score` depends on the profiles, not the scores of
+    baselines."""
+    assert edited in committed()
+    study = read(
+        tmp_path, GOOD.replace("two}", "SimMLM, target: simmlm_score}").replace(" one,", " PACER,")
+    )
+    before, after = planned(study, MICRO), planned(study, MICRO, edited=edited)
+    renamed = {old.row for old, new in zip(before, after, strict=True) if old.name != new.name}
+    assert sorted(renamed) == changed
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "changed"),
+    [
+        ("pacer/reporting/page.txt", "", "edited", []),
+        ("pacer/core/words.txt", "", "edited", ["SimMLM", "gated"]),
+        ("pacer/extras/baselines/gate.txt", "", "edited", ["SimMLM"]),
+        ("dvc.yaml", "mkdir reports", "mkdir -p reports", []),
+        ("dvc.yaml", "stage.py train", "stage.py train --fast", ["SimMLM", "gated"]),
+        ("dvc.yaml", "stage.py score", "stage.py score --fast", ["gated"]),
+        ("baselines/stages.yaml", "stage.py simmlm", "stage.py simmlm --fast", ["SimMLM"]),
+    ],
+)
+def test_a_commit_renames_only_runs_whose_stages_depend_on_it(
+    tiny: TinyRepository, file: str, old: str, new: str, changed: list[str]
+) -> None:
+    def names() -> dict[str, str]:
+        runs = plan(load_study(tiny.folder / "studies", "tiny"), Repository(tiny.folder))
+        return {run.row: run.name for run in runs if run.row in ("gated", "SimMLM")}
+
+    before, text = names(), tiny.read(file)
+    tiny.write(file, text.replace(old, new) if old else new)
+    tiny.commit()
+    assert tiny.read(file) != text
+    after = names()
+    assert sorted(row for row, name in before.items() if after[row] != name) == changed
+
+
+DEFINITION = """
+stages:
+  corpus: {deps: [stages/corpus.py], outs: [data/corpus: {persist: true}]}
+  like: {deps: [stages/like.py], outs: [metrics2]}
+  train: {deps: [data/corpus/records.parquet], metrics: [metrics/train/loss.json: {cache: false}]}
+  curves: {deps: [metrics/], plots: [plots/curves.tsv]}
+  score: {deps: [plots/curves.tsv, pacer/core/, pacer/core/io.py], outs: [metrics.csv]}
+  report: {deps: [metrics.csv, pacer/reporting], outs: [reports]}
+"""
+OBJECTS = {name: f"object of {name}" for name in ("stages/corpus.py", "pacer/core", "pacer")}
+
+
+def test_a_target_needs_the_stages_that_make_its_dependencies_and_the_code_of_all(
+    tmp_path: Path,
+) -> None:
+    """Also a dependency inside an output, and one that contains an output."""
+    (tmp_path / "dvc.yaml").write_text(DEFINITION)
+    objects = OBJECTS | {"pacer/core/io.py": "a", "pacer/reporting": "b", "stages/like.py": "c"}
+    pipeline = Pipeline(tmp_path, None, objects)
+    assert pipeline.needed.keys() == {"corpus", "train", "curves", "score"}
+    assert pipeline.needed["score"] == parse_yaml(DEFINITION)["stages"]["score"]
+    assert pipeline.code == {
+        path: objects[path] for path in ("stages/corpus.py", "pacer/core", "pacer/core/io.py")
+    }
+
+
+def test_a_dependency_that_is_not_committed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "dvc.yaml").write_text(DEFINITION)
+    told = (
+        "the stage score depends on pacer/core/io.py, which is neither in git nor an output of a "
+        "stage; commit it, or correct the `deps` of the stage"
+    )
+    with pytest.raises(PacerError, match=re.escape(told)):
+        Pipeline(tmp_path, None, OBJECTS)
 
 
 def test_the_options_of_a_run_are_what_dvc_reads(tmp_path: Path) -> None:
