@@ -38,7 +38,7 @@ from pacer.model.checkpoint import (
 from pacer.model.pacer import Pacer
 from pacer.phantom.language import phantom_tokenizer
 from pacer.training.examples import Examples, RecordTable
-from tests.support.made_records import anchors_of, few_records
+from tests.support.made_records import commitments_of, few_records
 
 #: Settings of the tiny model, as in ``params.yaml``, and the configurations of its frozen parts.
 MODEL: dict[str, dict[str, Any]] = yaml_beside(__file__, "model.yaml")
@@ -164,7 +164,7 @@ def records() -> pl.DataFrame:
 
 @pytest.fixture
 def anchors(records: pl.DataFrame) -> pl.DataFrame:
-    return anchors_of(records)
+    return commitments_of(records)
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def find_more(report: str, lexicon: Lexicon) -> list[Mention]:
 
 @lru_cache(maxsize=1 << 13)  # several scores read each report of a slice
 def _read(report: str) -> tuple[Anchor, Sequence[int], Sequence[Sentence]]:
-    """Return the anchor, and the places and contents of the sentences."""
+    """Return the commitment, and the places and contents of the sentences."""
     places, sentences = list[int](), list[Sentence]()
     for place, sentence in _sentences(report, OWN):
         places.append(place)
