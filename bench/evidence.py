@@ -72,14 +72,14 @@ LISTS = {
     GIVEN: "reports for the references' lists",
     "report_positive_f1": "reports, affirmed",
     "anchor_positive_f1": "generated lists, affirmed",
-    "read_f1": "read lists, affirmed",
+    "read_f1": "predicted lists, affirmed",
 }
 #: Scores of the default run, with their names in its table.
 SOURCES = {
     "f1": "F1",
     "report_positive_f1": "F1 of affirmed findings, reports",
     "anchor_positive_f1": "F1 of affirmed findings, generated lists",
-    "read_f1": "F1 of affirmed findings, lists by a classifier (`read`)",
+    "read_f1": "F1 of affirmed findings, predicted lists (`read`)",
     "prior_f1_without": "F1 of affirmed findings, reports without the previous report",
     "prior_f1_united": "the same, with the findings of the previous report added",
     "persisting_stated": "Persisting findings that reports state",
@@ -191,7 +191,7 @@ def rows(result: Stored) -> list[str]:
 
 
 def lists(result: Stored) -> list[str]:
-    """F1 of reports, of generated and of read lists, and of reports for the references' lists."""
+    """F1 of reports, of generated and predicted lists, and of reports for the references' lists."""
     return score_rows(result, LISTS)
 
 

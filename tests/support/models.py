@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from pacer.core.io import write_json, yaml_beside
-from pacer.decoding.lists.maps import CLASSES, FROM_PATCHES, AttributeReader, FindingsReader
+from pacer.decoding.lists.maps import CLASSES, FROM_PATCHES, AttributePredictor, ListPredictor
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     WEIGHTS,
@@ -217,11 +217,11 @@ def save_model(
 
 
 def save_reader(folder: Path, parent: Path, described: Iterable[tuple[str, str]] = ()) -> None:
-    """A reading of findings, and of the attributes in ``described`` (finding, kind), with random
+    """A list predictor, also of the attributes in ``described`` (finding, kind), with random
     weights, in the place of the stage ``findings``."""
     width = len(read_weights(parent / WEIGHTS)["interface.fusion_norm.weight"])
     draw = torch.Generator().manual_seed(8)
-    reader = FindingsReader(
+    predictor = ListPredictor(
         torch.randn(2 * width, 39, generator=draw), torch.randn(39, generator=draw)
     )
     states = len(read_record(parent).model.features.depths) + 1
@@ -236,8 +236,10 @@ def save_reader(folder: Path, parent: Path, described: Iterable[tuple[str, str]]
         for finding, kind in described
     }
     if maps:
-        reader = replace(reader, attributes=AttributeReader(maps, dict.fromkeys(inputs, 0.3), GRID))
-    reader.save(folder, {"weights": checkpoint_hash(parent)})
+        predictor = replace(
+            predictor, attributes=AttributePredictor(maps, dict.fromkeys(inputs, 0.3), GRID)
+        )
+    predictor.save(folder, {"weights": checkpoint_hash(parent)})
 
 
 def save_calibrated(folder: Path, backbones: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the reader does with whole texts, by ``forms.yaml``."""
+"""What the rules do with whole texts, by ``forms.yaml``."""
 
 import re
 import textwrap
