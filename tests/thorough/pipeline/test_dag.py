@@ -161,7 +161,7 @@ rows:
 
 
 def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Repository) -> None:
-    """The fixture's plain `dvc repro` has run none of them; the study runs theirs alone."""
+    """The fixture's plain `dvc repro` has run none of them; the table runs theirs alone."""
     (repository.folder / "studies" / "beside.yaml").write_text(BESIDE)
     study = (sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "beside")
     told = repository.run(*study)
