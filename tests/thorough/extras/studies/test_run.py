@@ -9,18 +9,18 @@ import subprocess
 
 import psutil
 import pytest
-from tests.integration.studies.test_run import (
+
+from pacer.core.errors import ConfigError
+from pacer.extras.studies.repository import Repository
+from pacer.extras.studies.study import load_study
+from pacer.extras.studies.table import collect
+from tests.integration.extras.studies.test_run import (
     assert_as_before,
     assert_it_ends,
     run,
     table,
     wait_until_it_hangs,
 )
-
-from pacer.core.errors import ConfigError
-from pacer.extras.studies.repository import Repository
-from pacer.extras.studies.study import load_study
-from pacer.extras.studies.table import collect
 from tests.support.studies import STUDY, TinyRepository, working
 from tests.support.waiting import wait_until
 
