@@ -3,8 +3,8 @@
     pacer study run worlds; python bench/evidence.py worlds   # bench/results/studies/worlds.json
     python bench/evidence.py                                  # the tables and the chart, from them
 
-A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``: NAME is a study, or
-``default`` for the released run; KIND is a function of :data:`KINDS`.
+A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``: NAME is a table of
+experiments, or ``default`` for the released run; KIND is a function of :data:`KINDS`.
 """
 
 import re
@@ -48,13 +48,13 @@ PAGES += [Path("bench/results", f"{name}.md") for name in ("commitment", "seeds"
 DEFAULT = Path("bench/results/default/scores.json")
 #: Scores of the reports on Open-I (bench/openi_scores.py).
 OPENI = Path("bench/results/openi/scores.json")
-#: Charts by study, and the rows that a line joins.
+#: Charts by table of experiments, and the rows that a line joins.
 CURVES = {"commitment": Path("docs/figures/threshold.svg")}
 JOINED = re.compile(r"findings read at (\S+), best of 8")
 BLOCK = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 #: Two F1 that differ by no more than this are called equal (docs/evidence.md).
 SMALL = 0.01
-#: Columns of the tables; a study without one of them leaves it out.
+#: Columns of the tables; a table without one of these scores leaves it out.
 ROWS = ("precision", "recall", "f1", "report_positive_f1", "report_negative_f1")
 ROWS += ("bleu4", "rougeL", "contradiction_rate")
 DIFFERENCES = ("f1", "report_positive_f1", "report_negative_f1", "bleu4", "contradiction_rate")
@@ -72,14 +72,14 @@ LISTS = {
     GIVEN: "reports for the references' lists",
     "report_positive_f1": "reports, affirmed",
     "anchor_positive_f1": "generated lists, affirmed",
-    "read_f1": "read lists, affirmed",
+    "read_f1": "predicted lists, affirmed",
 }
 #: Scores of the default run, with their names in its table.
 SOURCES = {
     "f1": "F1",
     "report_positive_f1": "F1 of affirmed findings, reports",
     "anchor_positive_f1": "F1 of affirmed findings, generated lists",
-    "read_f1": "F1 of affirmed findings, lists by a classifier (`read`)",
+    "read_f1": "F1 of affirmed findings, predicted lists (`read`)",
     "prior_f1_without": "F1 of affirmed findings, reports without the previous report",
     "prior_f1_united": "the same, with the findings of the previous report added",
     "persisting_stated": "Persisting findings that reports state",
@@ -88,15 +88,15 @@ SOURCES = {
     "gone_stated_without": "the same, without the previous report",
     "contradiction_rate": "Reports that contradict their list",
 }
-#: Scores that are stored beside the study's own.
+#: Scores that are stored beside the table's own.
 STORED = ("f1", "prior_f1", *PREVIOUS.values(), UNFOUNDED, "gate")
 
-#: What a study measured: ``rows`` (row -> context -> score -> replicate -> value), ``differences``.
+#: Results of a table: ``rows`` (row -> context -> score -> replicate -> value), ``differences``.
 Stored = Mapping[str, Any]
 
 
 def stored(name: str) -> dict[str, Any]:
-    """Return what a study's finished runs measured, and the commits they are of."""
+    """Return the results of the finished runs of a table, and the commits they are of."""
     study, repository = load_study(Path("studies"), name), Repository(Path.cwd())
     runs = collect(study, repository)
     rows: Any = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
@@ -191,7 +191,7 @@ def rows(result: Stored) -> list[str]:
 
 
 def lists(result: Stored) -> list[str]:
-    """F1 of reports, of generated and of read lists, and of reports for the references' lists."""
+    """F1 of reports, of generated and predicted lists, and of reports for the references' lists."""
     return score_rows(result, LISTS)
 
 
@@ -373,7 +373,7 @@ KINDS = {
 
 
 def curve(name: str) -> str:
-    """Return the chart of a study: precision against recall of its rows, means over contexts and
+    """Return the chart of a table: precision against recall of its rows, means over contexts and
     replicates, with a line through those of :data:`JOINED`."""
     result = read_json(RESULTS / f"{name}.json")
     points = {

@@ -1,8 +1,8 @@
-"""Open-I: all reports of the study `openi`, with controls and two systems that need no training.
+"""Open-I: all reports of the table `openi`, with controls and two systems that need no training.
 
     pacer use openi                     # then set corpus.root
     pacer study run openi
-    dvc repro features                  # restores the study's outputs from DVC's run cache
+    dvc repro features                  # restores the table's outputs from DVC's run cache
     python bench/openi.py               # writes bench/results/openi; then bench/openi_scores.py
 
 Every run decoded two controls: another patient's inputs and no lateral radiograph. One system

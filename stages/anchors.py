@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pacer.config import load_params
 from pacer.core.io import write_json
-from pacer.labels.targets import build_anchors
+from pacer.labels.targets import build_commitments
 
 
 def main() -> None:
@@ -13,5 +13,5 @@ def main() -> None:
     records = Path("data/corpus/records.parquet")
     cache = folder / "llm_cache.jsonl"
     out = folder / "anchors.parquet"
-    audit = build_anchors(records, cache, out, params.anchors.rules, params.commit.attributes)
+    audit = build_commitments(records, cache, out, params.anchors.rules, params.commit.attributes)
     write_json(folder / "audit.json", audit)

@@ -1,4 +1,4 @@
-"""Clinical commitments (anchors in the code): type, vocabulary, text form and table.
+"""Clinical commitments: type, vocabulary, text form and table.
 
 Paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt". Side,
 severity and course of a finding are not in the paper (``docs/readings.md``). Their words precede
@@ -154,7 +154,7 @@ class Anchor:
 
     @classmethod
     def of_lists(cls, lists: Mapping[str, Sequence[str]], kinds: Collection[str] = KINDS) -> Anchor:
-        """Return the anchor of a row of ``anchors.parquet`` or of :meth:`as_dict`, with these
+        """Return the commitment of a row of ``anchors.parquet`` or of :meth:`as_dict`, with these
         ``kinds`` of attributes. Raises the ValueErrors of the class; an unknown word counts as part
         of the finding's name."""
         described = (split_words(text, KINDS) for text in lists.get("attributes") or ())
@@ -163,8 +163,8 @@ class Anchor:
         return replace(anchor, attributes=attributes).described(attributes, kinds)
 
     def described(self, attributes: Mapping[str, Attributes], kinds: Collection[str]) -> Anchor:
-        """Return the anchor with other ``attributes``: only those of these ``kinds``, and only of
-        findings that it affirms or leaves uncertain."""
+        """Return the commitment with other ``attributes``: only those of these ``kinds``, and only
+        of findings that it affirms or leaves uncertain."""
         stated = {*self.positive, *self.uncertain}
         of_kinds = {
             finding: known.only(kinds) for finding, known in attributes.items() if finding in stated
@@ -174,8 +174,8 @@ class Anchor:
         )
 
     def completed(self, attributes: Mapping[str, Attributes]) -> Anchor:
-        """Return the anchor with the ``attributes`` added. Where a finding already has an attribute
-        of the same kind, its own stays."""
+        """Return the commitment with the ``attributes`` added. Where a finding already has an
+        attribute of the same kind, its own stays."""
         completed = dict(self.attributes)
         for finding, added in attributes.items():
             own = completed.get(finding, Attributes())
@@ -187,8 +187,8 @@ class Anchor:
         return self.described(completed, KINDS)
 
     def polarity(self, finding: str) -> str | None:
-        """Return positive, negative or uncertain; None if the anchor does not mention the
-        finding."""
+        """Return positive, negative or uncertain; None if the commitment does not mention
+        the finding."""
         return next((name for name in POLARITIES if finding in getattr(self, name)), None)
 
     def contradicted(self, read: Anchor) -> tuple[str, ...]:
@@ -248,7 +248,7 @@ def render_anchor(anchor: Anchor) -> str:
     return f"<ANCHOR> {'; '.join(fields)} </ANCHOR>"
 
 
-def contains_anchor(text: str) -> bool:
+def contains_commitment(text: str) -> bool:
     """Whether a generated text has an opening ``<ANCHOR>`` marker and at least one named field
     after it."""
     return _FIELD.search(_body(text)) is not None
@@ -261,7 +261,7 @@ def parse_anchor(text: str, kinds: Collection[str] = ()) -> Anchor:
     Generated text may be imperfect. The first ``<ANCHOR>`` counts; it ends at ``</ANCHOR>``, at
     ``<REPORT>`` or at the end of the text. Case and spaces do not matter, and unknown findings are
     left out. A finding in several fields is resolved as in :meth:`Anchor.of`. Without a commitment
-    (see :func:`contains_anchor`) the anchor is empty.
+    (see :func:`contains_commitment`) the result is empty.
 
     Args:
         kinds: the kinds of attributes in the model's commitments (``commit.attributes``). A finding

@@ -26,7 +26,7 @@ from pacer.core.anchor import (
     OPEN_REPORT,
     Anchor,
     Attributes,
-    contains_anchor,
+    contains_commitment,
     parse_anchor,
 )
 from pacer.core.findings import FINDINGS
@@ -66,7 +66,7 @@ def extract_report(generated: str, commit: bool = True, kinds: Collection[str] =
     """
     if not commit:
         return Extraction(generated.strip(), None, False)
-    anchor = parse_anchor(generated, kinds) if contains_anchor(generated) else None
+    anchor = parse_anchor(generated, kinds) if contains_commitment(generated) else None
     _, marker, rest = generated.rpartition(OPEN_REPORT)
     report = _END.split(rest.strip(), maxsplit=1)[0].strip()
     if not marker or not report:

@@ -3,8 +3,8 @@ record.
 
 One search generates commitment and report; the repetition penalty covers all generated tokens.
 Models with Commit generate the commitment first, models without it only the report. A commitment
-that is read from the source tokens, or written by a person, is a forced prefix of the generation,
-and its tokens count as generated.
+that is predicted from the source tokens, or written by a person, is a forced prefix of the
+generation, and its tokens count as generated.
 """
 
 import logging
@@ -31,7 +31,7 @@ from pacer.decoding.candidates import (
     force_prefix,
 )
 from pacer.decoding.hypotheses import ListBias
-from pacer.decoding.lists.maps import AttributeChances, FindingsReader, Probabilities
+from pacer.decoding.lists.maps import AttributeChances, ListPredictor, Probabilities
 from pacer.model.batch import Batch, FeatureSource, RecordRow, SourceStates, read_sources
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import Pacer
@@ -80,9 +80,9 @@ class Generated(NamedTuple):
     gate: float | None
     #: [N, K] of the ``frontal`` image and, if there is one, of the ``lateral`` image.
     depth_weights: dict[str, Tensor]
-    #: The findings that were read; None without a reader.
+    #: The predicted findings; None without a list predictor.
     findings: Probabilities | None = None
-    #: The attributes that were read; None without a reader of attributes.
+    #: The predicted attributes; None without a predictor of attributes.
     attributes: AttributeChances | None = None
 
 
@@ -95,12 +95,12 @@ class Generator:
     Args:
         model: in eval mode; not of the warm-up, which has no instruction.
         specification: from its checkpoint record.
-        reader: of the model's fused tokens.
+        predictor: of lists, from the model's fused tokens.
 
     Raises:
         BackboneError: ``decode.select: agreement`` or ``decode.commitment: read`` with a language
             model that the beam search does not support.
-        ConfigError: ``read`` with a model without Commit, or without a reader.
+        ConfigError: ``read`` with a model without Commit, or without a list predictor.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Generator:
         specification: ModelSpecification,
         decode: Decode,
         device: torch.device | str = "cpu",
-        reader: FindingsReader | None = None,
+        predictor: ListPredictor | None = None,
     ):
         self.model = model.to(device)
         self.tokenizer = tokenizer
@@ -122,7 +122,7 @@ class Generator:
         self.device = torch.device(device)
         self.commit = specification.commits
         self.attributes = specification.attributes
-        self.reader = reader
+        self.predictor = predictor
         self.num_queries = specification.interface.num_queries
         unknown = unknown_attention(model.language.config)
         if unknown and (decode.select == "agreement" or decode.commitment == "read"):
@@ -137,7 +137,7 @@ class Generator:
                     "one was trained without Commit (commit.route = 'direct'); set "
                     "decode.commitment: generated"
                 )
-            if reader is None:
+            if predictor is None:
                 raise ConfigError(
                     "decode.commitment = 'read' needs the output of the `findings` stage for this "
                     "model's parent, or an export that includes it; otherwise, set "
@@ -187,12 +187,12 @@ class Generator:
         depth_weights = {view: weights[0].cpu() for view, weights in embedded.depth_weights.items()}
         findings = None
         attributes = None
-        if self.reader is not None:
+        if self.predictor is not None:
             fused = embedded.sources.fused[0]
-            findings = self.reader(fused)
-            if self.reader.attributes is not None:
+            findings = self.predictor(fused)
+            if self.predictor.attributes is not None:
                 has_prior = bool(batch.availability[0, 1])
-                attributes = self.reader.attributes(
+                attributes = self.predictor.attributes(
                     batch.frontal, embedded.frontal, fused, prior=has_prior
                 )
         return Prefix(
@@ -267,7 +267,7 @@ class Generator:
 
     def _forced_prefix(self, record: RecordRow, prefix: Prefix) -> ForcedPrefix:
         """Return the prefix of a record, continued by the commitment that the record requests, or
-        else by the commitment that was read. Raises a DataError if the commitment leaves no room
+        else by the predicted commitment. Raises a DataError if the commitment leaves no room
         for a report."""
         request = Request.of(record)
         if request.gold_list:

@@ -31,7 +31,7 @@ from pacer.core.schemas import SPLITS, of_split
 from pacer.decoding.candidates import agreement
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.generate import Generated, Generator
-from pacer.decoding.lists.maps import read_reader
+from pacer.decoding.lists.maps import read_predictor
 from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
@@ -61,8 +61,9 @@ def trained_generator(
     if it is of the warm-up, or as :func:`~pacer.model.assemble.load_model` does.
 
     Args:
-        findings: output of the stage ``findings``; None: no finding is read. load, make_generator:
-        called like :func:`~pacer.model.assemble.load_model` and :class:`Generator`.
+        findings: output of the stage ``findings``; None: no finding is predicted.
+        load, make_generator: called like :func:`~pacer.model.assemble.load_model` and
+            :class:`Generator`.
     """
     if read_record(checkpoint).phase == "warmup":
         raise CheckpointError(
@@ -71,9 +72,9 @@ def trained_generator(
         )
     model, record = load(checkpoint, backbones)
     store = open_features(features, backbones, device)
-    reader = None if findings is None else read_reader(findings, checkpoint)
+    predictor = None if findings is None else read_predictor(findings, checkpoint)
     return make_generator(
-        model, load_tokenizer(backbones), store, record.model, config, device, reader
+        model, load_tokenizer(backbones), store, record.model, config, device, predictor
     ), record
 
 
@@ -125,7 +126,7 @@ def decode_records(
             config.model_dump(exclude=set(CHANGEABLE)),
             cases.to_dicts(),
             content_hash(features),
-            None if generator.reader is None else generator.reader.hash,
+            None if generator.predictor is None else generator.predictor.hash,
         ]
     )
     main = state.is_main_process

@@ -1,5 +1,5 @@
-"""Answers of the labelling model: conversion of chat completions to anchors, and the file of
-answers."""
+"""Answers of the labelling model: conversion of chat completions to commitments, and the
+file of answers."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import read_journal
 from pacer.core.validation import explain
 
-#: Statuses of an answer. Only ``ok`` yields an anchor.
+#: Statuses of an answer. Only ``ok`` yields a commitment.
 STATUSES: tuple[str, ...] = ("ok", "unreadable", "other_record", "cut_off", "refused")
 
 #: Beginning and end of a model's reasoning: tags, and channels in the "harmony" format of gpt-oss.

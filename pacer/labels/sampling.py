@@ -1,4 +1,4 @@
-"""The stratified sample of training records whose anchors come from the labelling model.
+"""The stratified sample of training records whose commitments come from the labelling model.
 
 The paper's cache has 2,500 records per context, drawn from the training split by a fixed stratified
 procedure that emphasises uncertainty, negation, devices, common findings and temporal comparison.

@@ -1,5 +1,5 @@
-"""The anchors of a corpus: from labelling answers for sampled training records, from rules for all
-others."""
+"""The commitments of a corpus: from labelling answers for sampled training records, from rules for
+all others."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -18,22 +18,22 @@ from pacer.labels.sampling import COLUMNS, refuse_held_out
 from pacer.text.rules import EXTRACTORS, read_attributes
 
 
-def build_anchors(
+def build_commitments(
     records: Path, cache: Path, out: Path, rules: str = "careful", kinds: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Write the anchor of every record. Raises a DataError if the records are missing or malformed,
-    or two have the same id; the cache is missing or malformed, or names a record that is unknown,
-    repeated or held out.
+    """Write the commitment of every record. Raises a DataError if the records are missing or
+    malformed, or two have the same id; the cache is missing or malformed, or names a
+    record that is unknown, repeated or held out.
 
     Args:
         records: ``records.parquet``; rules read ``report_raw``.
-        cache: ``llm_cache.jsonl``. Records with unreadable answers get their anchors from the
-            rules.
+        cache: ``llm_cache.jsonl``. Records with unreadable answers get their commitments from
+            the rules.
         out: output table of :data:`~pacer.core.anchor.ANCHOR_SCHEMA`, in the order of the
             records.
         rules: ``anchors.rules``, the rule set of the records without an answer.
-        kinds: ``commit.attributes``. Attributes are read by rules whatever the origin of an anchor;
-            without kinds the table has no such column.
+        kinds: ``commit.attributes``. Attributes are read by rules whatever the origin of a
+            commitment; without kinds the table has no such column.
 
     Returns:
         The audit; those of its ``checks`` that are not marked good deserve attention.
@@ -101,8 +101,8 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
 def _audit(
     answers: Collection[Answer], rows: Sequence[tuple[str, str, Anchor]], identical: Sequence[bool]
 ) -> dict[str, Any]:
-    """Summarise the anchors. A row has a record's context, origin and anchor; ``identical`` has,
-    for each answer, whether the rules agree with it."""
+    """Summarise the commitments. A row has a record's context, origin and commitment; ``identical``
+    has, for each answer, whether the rules agree with it."""
     statuses = {
         name.replace("_", " "): sum(answer.status == name for answer in answers)
         for name in STATUSES

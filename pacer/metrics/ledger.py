@@ -198,7 +198,7 @@ def _is_wrong(kind: str) -> pl.Expr:
     return (reference.list.len() > 0) & is_other
 
 
-def anchors_of(cases: pl.DataFrame, side: str) -> list[Anchor | None]:
+def commitments_of(cases: pl.DataFrame, side: str) -> list[Anchor | None]:
     """Return the findings that ``cases`` list for a ``side`` in ``{side}_positive`` and so on, with
     their attributes if they have any; None where there are no lists."""
     names = {f"{side}_{name}": name for name in (*POLARITIES, "attributes")}
@@ -228,7 +228,7 @@ def findings_of(cases: pl.DataFrame, reference: pl.DataFrame, report: pl.DataFra
     A reference has the states that the cases list for it; its attributes and places are those of
     its text."""
     rows = compared(with_states_of(cases, reference), report)
-    listed = listed_findings(anchors_of(cases, "anchor")).drop("places")
+    listed = listed_findings(commitments_of(cases, "anchor")).drop("places")
     committed = listed.rename({name: f"committed_{name}" for name in ("state", *KINDS)})
     ids = cases.select("record_id", "context").with_row_index("row")
     for further, on in ((committed, _KEY), (ids, ["row"])):

@@ -164,7 +164,7 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
     given = read_table(anchors, ANCHOR_SCHEMA, optional=DESCRIBED)
     given = given.select("record_id", pl.col(POLARITIES).name.prefix("reference_"))
     if lacking := cases.join(given, on="record_id", how="anti")["record_id"].to_list():
-        raise DataError(f"{anchors} has no anchor for record {format_ids(lacking, 1)}")
+        raise DataError(f"{anchors} has no commitment for record {format_ids(lacking, 1)}")
     return cases.join(given, on="record_id", how="left", maintain_order="left")
 
 

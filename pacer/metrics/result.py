@@ -68,8 +68,9 @@ class Result:
     @classmethod
     def read(cls, folder: str | Path, *, whole: bool = True) -> Self:
         """Read the files of a folder of scores, or of one that has them in ``metrics/``. If not
-        ``whole``, there are no findings, and ``scores.json`` may be missing, as in a study's
-        folders. Raises a DataError if files are missing, damaged or of different runs."""
+        ``whole``, there are no findings, and ``scores.json`` may be missing, as in the folders
+        of a table of experiments. Raises a DataError if files are missing, damaged or of different
+        runs."""
         folder = Path(folder)
         if folder.is_file():
             raise DataError(f"{folder} is a file of a scored run; pass the folder that it is in")

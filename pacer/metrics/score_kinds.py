@@ -76,7 +76,7 @@ class Score:
         omit_if_undefined: if no case has a value, True leaves the score out, and False gives None.
         decimals: how many are printed; 0: a number of records, which has no mean over contexts.
         beside: its heading beside scores of other tables.
-        short: its heading in the tables of studies.
+        short: its heading in tables of experiments.
     """
 
     key: str
@@ -115,7 +115,7 @@ class Score:
 
     @property
     def column(self) -> str:
-        """Its heading in the table of a study."""
+        """Its heading in a table of experiments."""
         return self.short or self.heading
 
 

@@ -1,6 +1,6 @@
 """The registry of scores: one row for each. The modules that it imports compute them.
 
-The scores of a context, intervals, comparisons, studies, tables, the page, ``signature.json`` and
+The scores of a context, intervals, comparisons, tables, the page, ``signature.json`` and
 the table in ``docs/scores.md`` read it. A new score is a row of :data:`SCORES`, with its
 function and its test; one that is a mean over cases needs no more than :func:`by_case`. A column of
 the cases that it needs is added in :mod:`pacer.metrics.reading`.

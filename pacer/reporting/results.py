@@ -36,7 +36,7 @@ class Results:
     params: Params
     records: pl.DataFrame
     image_paths: Mapping[str, str]
-    #: The audits of corpus, pictures, emphasis and anchors.
+    #: The audits of corpus, pictures, emphasis and commitments.
     audits: Sequence[Mapping[str, Any]]
     #: By record id.
     predictions: Mapping[str, dict]

@@ -72,7 +72,7 @@ Part = Text | TableBlock | Figure
 class Section:
     """One section."""
 
-    #: Its anchor on the page.
+    #: Its id on the page.
     name: str
     title: str
     parts: Sequence[Part] = ()

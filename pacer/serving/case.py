@@ -253,9 +253,10 @@ class Result(Displayed):
     frontal: Routing
     #: Routing of the lateral image; None without one.
     lateral: Routing | None
-    #: Probability of each finding, as read from the sources; None without the stage ``findings``.
+    #: Probability of each finding, predicted from the sources; None without the stage
+    #: ``findings``.
     probabilities: Probabilities | None = None
-    #: Probability of each side, severity and course, likewise; None if the reading has none.
+    #: Probability of each side, severity and course, likewise; None if they are not predicted.
     attributes: AttributeChances | None = None
     #: Whether a person set ``commitment``.
     given: bool = False

@@ -30,7 +30,7 @@ from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import BackboneError, CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, hash_file, read_json, write_json
 from pacer.core.schemas import read_about, read_records
-from pacer.decoding.lists.maps import read_reader
+from pacer.decoding.lists.maps import read_predictor
 from pacer.features.encoder import PREPARATION_VERSION
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import ROUNDING_VERSION, FeatureStore
@@ -247,8 +247,8 @@ def export_model(
         texts=Texts(cleaner=about["cleaner"], target=about["target"]),
         search=decode,
     )
-    reader = None if findings is None else read_reader(findings, model)
-    if decode.commitment == "read" and reader is None:
+    predictor = None if findings is None else read_predictor(findings, model)
+    if decode.commitment == "read" and predictor is None:
         raise DataError(
             "decode.commitment = 'read' needs the output of the `findings` stage; run `dvc repro "
             "findings`"
@@ -263,8 +263,8 @@ def export_model(
     }
     with atomic_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
-        if reader is not None:
-            reader.save(directory / READING, {"weights": checkpoint_hash(directory)})
+        if predictor is not None:
+            predictor.save(directory / READING, {"weights": checkpoint_hash(directory)})
         exported = settings.model_dump(by_alias=True, exclude={"decoding": set(NOT_EXPORTED)})
         write_json(directory / SETTINGS, exported)
         for name in FROZEN:

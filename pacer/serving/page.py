@@ -116,8 +116,8 @@ def result_page(
     if result.attributes is not None:
         attribute_chances = result.attributes.as_dict()
         if result.given:
-            # the person's commitment was completed with the attributes that were read from the
-            # sources; to be comparable, the model's must be completed as well
+            # the person's commitment was completed with the attributes that were predicted
+            # from the sources; to be comparable, the model's must be completed as well
             generated = generated.completed(result.attributes.stated())
     person = result.commitment or Anchor()
     choices = {
@@ -188,8 +188,8 @@ def _choice(
     classes = {
         word: f"{word} {chances[word]:.2f}" if word in chances else word for word in CLASSES[kind]
     }
-    # the generator completes a person's commitment with the attributes that it reads
-    default = "as read" if chances.keys() & classes else "none"
+    # the generator completes a person's commitment with the predicted attributes
+    default = "as predicted" if chances.keys() & classes else "none"
     options = {"": f"{kind}: {default}"} | classes
     options.setdefault(by_person, by_person)  # such as two severities
     return Choice(by_model, by_person, options)

@@ -19,7 +19,7 @@ from pacer.core.io import hash_file, read_json
 from pacer.corpus.readers.views import parse_view
 from pacer.decoding.candidates import extract_report
 from pacer.decoding.generate import Generated, Generator
-from pacer.decoding.lists.maps import read_reader
+from pacer.decoding.lists.maps import read_predictor
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import DTYPES, as_stored
 from pacer.images.greyscale import NOTES
@@ -122,9 +122,9 @@ class Reporter:
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
             model, record = load_model(directory, root)
             tokenizer = load_tokenizer(root)
-            reader = None
+            predictor = None
             if (directory / READING).is_dir():
-                reader = read_reader(directory / READING, directory)
+                predictor = read_predictor(directory / READING, directory)
             self._features = CaseFeatures(
                 ImageEncoder(
                     resolve(root / "vision"), states.depths, self.device, states.precision
@@ -141,7 +141,7 @@ class Reporter:
             record.model,
             settings.decoding,
             self.device,
-            reader,
+            predictor,
         )
         self.commit = self._generator.commit
         self.depths = tuple(states.depths)

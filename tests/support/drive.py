@@ -36,7 +36,7 @@ from pacer.features.encode import build_store
 from pacer.training.loop import TELEMETRY
 from pacer.training.run import Inputs, run_phase
 from tests.support import training
-from tests.support.made_records import REPORTS, anchors_of, few_records
+from tests.support.made_records import REPORTS, commitments_of, few_records
 from tests.support.models import MODEL
 from tests.support.points import Points, Recorder
 from tests.support.waiting import PATIENCE
@@ -88,7 +88,7 @@ def write_inputs(folder: Path, backbones: Path, params: Params) -> dict[str, str
     records = few_records(".png")
     (folder / "corpus").mkdir(parents=True)
     write_table(folder / "corpus" / "records.parquet", records, RECORD_SCHEMA)
-    anchors_of(records).write_parquet(folder / "anchors.parquet")
+    commitments_of(records).write_parquet(folder / "anchors.parquet")
     write_features(folder / "features", folder / "images", backbones, params, seed=0)
     return {
         "corpus": str(folder / "corpus"),

@@ -1,4 +1,4 @@
-"""Records and labelling settings for the tests of anchors."""
+"""Records and labelling settings for the tests of commitments."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from pacer.core.io import write_jsonl
 from pacer.core.schemas import RECORD_SCHEMA, read_table
 from pacer.labels.labelling import label_sample
 from pacer.labels.sampling import sample_records
-from pacer.labels.targets import build_anchors
+from pacer.labels.targets import build_commitments
 from tests.support.endpoint import Endpoint
 from tests.support.profiles import profile
 
@@ -117,13 +117,13 @@ def label(
 def build(
     records: pl.DataFrame, cache: Path, lines: list[dict] | None = None, kinds: Sequence[str] = ()
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """The anchors and their audit, by way of files in several row groups; ``lines``: what to write
-    to the cache."""
+    """The commitments and their audit, by way of files in several row groups; ``lines``: what
+    to write to the cache."""
     if lines is not None:
         write_jsonl(cache, lines)
     table, out = cache.with_name("records.parquet"), cache.with_name("anchors.parquet")
     records.write_parquet(table, row_group_size=7)
-    audit = build_anchors(table, cache, out, kinds=kinds)
+    audit = build_commitments(table, cache, out, kinds=kinds)
     return read_table(out, ANCHOR_SCHEMA, optional=DESCRIBED), audit
 
 

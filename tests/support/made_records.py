@@ -42,7 +42,7 @@ def few_records(image_suffix: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema_overrides=dict.fromkeys(empty, pl.String))
 
 
-def anchors_of(records: pl.DataFrame) -> pl.DataFrame:
+def commitments_of(records: pl.DataFrame) -> pl.DataFrame:
     """The commitments that the rules read in the reports, with attributes."""
     anchors = [extract_anchor(report) for report in records["report_raw"]]
     anchors = [

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from pacer.core.io import write_json, yaml_beside
-from pacer.decoding.lists.maps import CLASSES, FROM_PATCHES, AttributeReader, FindingsReader
+from pacer.decoding.lists.maps import CLASSES, FROM_PATCHES, AttributePredictor, ListPredictor
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     WEIGHTS,
@@ -38,7 +38,7 @@ from pacer.model.checkpoint import (
 from pacer.model.pacer import Pacer
 from pacer.phantom.language import phantom_tokenizer
 from pacer.training.examples import Examples, RecordTable
-from tests.support.made_records import anchors_of, few_records
+from tests.support.made_records import commitments_of, few_records
 
 #: Settings of the tiny model, as in ``params.yaml``, and the configurations of its frozen parts.
 MODEL: dict[str, dict[str, Any]] = yaml_beside(__file__, "model.yaml")
@@ -164,7 +164,7 @@ def records() -> pl.DataFrame:
 
 @pytest.fixture
 def anchors(records: pl.DataFrame) -> pl.DataFrame:
-    return anchors_of(records)
+    return commitments_of(records)
 
 
 @pytest.fixture
@@ -217,11 +217,11 @@ def save_model(
 
 
 def save_reader(folder: Path, parent: Path, described: Iterable[tuple[str, str]] = ()) -> None:
-    """A reading of findings, and of the attributes in ``described`` (finding, kind), with random
+    """A list predictor, also of the attributes in ``described`` (finding, kind), with random
     weights, in the place of the stage ``findings``."""
     width = len(read_weights(parent / WEIGHTS)["interface.fusion_norm.weight"])
     draw = torch.Generator().manual_seed(8)
-    reader = FindingsReader(
+    predictor = ListPredictor(
         torch.randn(2 * width, 39, generator=draw), torch.randn(39, generator=draw)
     )
     states = len(read_record(parent).model.features.depths) + 1
@@ -236,8 +236,10 @@ def save_reader(folder: Path, parent: Path, described: Iterable[tuple[str, str]]
         for finding, kind in described
     }
     if maps:
-        reader = replace(reader, attributes=AttributeReader(maps, dict.fromkeys(inputs, 0.3), GRID))
-    reader.save(folder, {"weights": checkpoint_hash(parent)})
+        predictor = replace(
+            predictor, attributes=AttributePredictor(maps, dict.fromkeys(inputs, 0.3), GRID)
+        )
+    predictor.save(folder, {"weights": checkpoint_hash(parent)})
 
 
 def save_calibrated(folder: Path, backbones: Path) -> None:

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A study, or a row of it, as a Slurm job; its arguments are the command. Add partition, account and memory here.
+# A table of experiments, or one row, as a Slurm job; its arguments are the command. Add partition, account and memory.
 #SBATCH --gres=gpu:1 --cpus-per-task=12
 #SBATCH --time=24:00:00 --signal=TERM@120
 #SBATCH --requeue --open-mode=append --output=study.%j.txt

@@ -1,2 +1,2 @@
-"""Probabilities of findings and attributes, from tokens and patches: linear maps and their
-fitting."""
+"""The list predictor: linear maps from tokens and patches to probabilities of findings and
+attributes, and their fitting."""

@@ -41,8 +41,8 @@ from pacer.core.progress import Ticker
 from pacer.decoding.lists.maps import (
     FROM_PATCHES,
     GRIDS,
-    AttributeReader,
-    FindingsReader,
+    AttributePredictor,
+    ListPredictor,
     cells,
     summary,
 )
@@ -113,7 +113,7 @@ def fit_reader(
     folds = torch.from_numpy(patient_numbers % FOLDS).to(device)
     weight, bias, states = fit_maps(values, _targets(train).to(device), folds)
     about = {"weights": weights, "records": len(train), "patients": patients, "states": states}
-    attributes: AttributeReader | None = None
+    attributes: AttributePredictor | None = None
     if kinds:
         read_from = {
             kind: places if kind in FROM_PATCHES else values[torch.from_numpy(named)]
@@ -123,9 +123,9 @@ def fit_reader(
         maps, thresholds, about["attributes"] = fit_attributes(
             read_from, commitments, named, prior, patient_numbers, folds
         )
-        attributes = AttributeReader(maps, thresholds, grid)
+        attributes = AttributePredictor(maps, thresholds, grid)
     with atomic_directory(out) as directory:
-        FindingsReader(weight.cpu(), bias.cpu(), attributes).save(directory, about)
+        ListPredictor(weight.cpu(), bias.cpu(), attributes).save(directory, about)
     remove_scratch(out)
 
 

@@ -47,11 +47,11 @@ from pacer.model.checkpoint import WEIGHTS, checkpoint_hash, read_record, read_w
 
 #: Possible numbers of rows, and of columns, of the grid.
 GRIDS = range(4, 9)
-#: Kinds that are read from patches; the course is read from the tokens.
+#: Kinds that are predicted from patches; the course is predicted from the tokens.
 FROM_PATCHES = ("side", "severity")
 #: The classes of each kind, in words.
 CLASSES = VALUES | {"side": (*VALUES["side"], "bilateral")}
-READER = "reader.safetensors"
+MAPS = "reader.safetensors"
 ABOUT = "reader.json"
 #: A finding that is not affirmed is listed as denied or uncertain if the probability of that state
 #: is at least this.
@@ -126,8 +126,8 @@ class AttributeChances(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AttributeReader:
-    """The fitted maps of attributes."""
+class AttributePredictor:
+    """The fitted maps of attributes, a part of :class:`ListPredictor`."""
 
     #: Weight [D, C] and bias [C] by finding and kind.
     maps: Mapping[tuple[str, str], tuple[Tensor, Tensor]]
@@ -144,7 +144,7 @@ class AttributeReader:
         Args:
             depths, refined: states of its frontal image, for :func:`cells`, with B = 1.
             fused: its tokens [Q, d].
-            prior: whether it has a previous report, without which no course is read.
+            prior: whether it has a previous report, without which no course is predicted.
         """
         places = cells(depths, refined, self.grid)[0]
         tokens = summary(fused.float()).cpu()
@@ -219,14 +219,14 @@ class Probabilities(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FindingsReader:
-    """The fitted maps of findings."""
+class ListPredictor:
+    """The fitted maps of findings and, if there are any, of attributes."""
 
     #: [2d, 39], by state, then by finding.
     weight: Tensor
     #: [39].
     bias: Tensor
-    attributes: AttributeReader | None = None
+    attributes: AttributePredictor | None = None
 
     @property
     def hash(self) -> str:
@@ -249,7 +249,7 @@ class FindingsReader:
         directory.mkdir(parents=True, exist_ok=True)
         write_json(directory / ABOUT, about)
         # safetensors' own writer creates files that only their owner can read
-        (directory / READER).write_bytes(self._content())
+        (directory / MAPS).write_bytes(self._content())
 
     def _content(self) -> bytes:
         tensors = {"weight": self.weight.contiguous(), "bias": self.bias.contiguous()}
@@ -258,12 +258,13 @@ class FindingsReader:
         return save(tensors)
 
 
-def read_reader(directory: Path, checkpoint: Path) -> FindingsReader | None:
-    """Read the maps for a checkpoint's tokens. None: the checkpoint was trained further in the
-    parts that determine the tokens (``calibrate.trains: interface``), so the maps do not apply.
-    Raises a CheckpointError if the folder has no maps, or they were fitted with other weights."""
-    if not (directory / READER).is_file():
-        raise CheckpointError(f"{directory} has no {READER}; run `dvc repro findings`")
+def read_predictor(directory: Path, checkpoint: Path) -> ListPredictor | None:
+    """Read the list predictor for a checkpoint's tokens. None: the checkpoint was trained further
+    in the parts that determine the tokens (``calibrate.trains: interface``), so the maps do not
+    apply. Raises a CheckpointError if the folder has no maps, or they were fitted with other
+    weights."""
+    if not (directory / MAPS).is_file():
+        raise CheckpointError(f"{directory} has no {MAPS}; run `dvc repro findings`")
     parent = read_record(checkpoint).parent
     path = checkpoint / WEIGHTS
     changed = read_weights(path) if parent is not None and path.exists() else {}
@@ -274,5 +275,5 @@ def read_reader(directory: Path, checkpoint: Path) -> FindingsReader | None:
         raise CheckpointError(
             f"{directory} does not match the weights of {checkpoint}; run `dvc repro findings`"
         )
-    tensors = read_weights(directory / READER)
-    return FindingsReader(tensors["weight"], tensors["bias"], AttributeReader.of_tensors(tensors))
+    tensors = read_weights(directory / MAPS)
+    return ListPredictor(tensors["weight"], tensors["bias"], AttributePredictor.of_tensors(tensors))

@@ -143,7 +143,7 @@ def attribute_classes(
     anchors: Sequence[Anchor], prior: np.ndarray, kind: str
 ) -> tuple[np.ndarray, dict[str, float]]:
     """Return the class of each finding in each commitment [n, 13], -1 without one; and the findings
-    to be read, each with the share of its reports that name the kind. ``prior``: whether each
+    to be predicted, each with the share of its reports that name the kind. ``prior``: whether each
     record has a previous report [n]."""
     classes = np.full((len(anchors), len(FINDINGS)), -1)
     stated = np.zeros((len(anchors), len(FINDINGS)), bool)
@@ -172,14 +172,13 @@ def fit_attributes(
     """Fit all maps.
 
     Args:
-        values: by kind the numbers that it is read from, of the m records ``rows`` [m, D]. anchors,
-        prior, patients, folds: of all n records: the commitment, whether there is a previous
-        report, the
-            patient's number, and the fold, which is on the device of the fit.
+        values: by kind the numbers that it is predicted from, of the m records ``rows`` [m, D].
+        anchors, prior, patients, folds: of all n records: the commitment, whether there is a
+            previous report, the patient's number, and the fold, which is on the device of the fit.
 
     Returns:
-        maps and thresholds of an :class:`pacer.decoding.lists.maps.AttributeReader`; and, for its
-        record, by kind the threshold and, by finding, the results on the held-out records.
+        maps and thresholds of an :class:`pacer.decoding.lists.maps.AttributePredictor`; and, for
+        its record, by kind the threshold and, by finding, the results on the held-out records.
     """
     maps: Maps = {}
     thresholds = {}

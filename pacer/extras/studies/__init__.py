@@ -1,1 +1,1 @@
-"""Many runs of the pipeline, compared in one table, also with the published numbers."""
+"""Tables of experiments: many runs of the pipeline, also beside the published numbers."""

@@ -1,4 +1,4 @@
-"""``pacer study``: many runs and their table; heavy imports wait until a command runs."""
+"""``pacer study``: tables of experiments; heavy imports wait until a command runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ StudyName = Annotated[str, typer.Argument(help="Name of a file in studies/ (`pac
 
 study = typer.Typer(
     no_args_is_help=True,
-    help="Run many experiments and collect their results in one table (docs/experiments.md).",
+    help="Make tables of experiments: many runs, and one table of their results "
+    "(docs/experiments.md).",
 )
 
 
@@ -35,8 +36,8 @@ def run(
         bool, typer.Option("--queue", help="Add the runs to DVC's queue (`dvc queue start`).")
     ] = False,
 ) -> None:
-    """Run the experiments that a study file still lacks, and write its table. After Ctrl-C, run it
-    again to continue."""
+    """Run the experiments that a table still lacks, and write the table. After Ctrl-C, run it again
+    to continue."""
     from pacer.extras.studies.repository import Repository
     from pacer.extras.studies.run import run_study
     from pacer.extras.studies.study import load_study
@@ -68,7 +69,7 @@ def _stop(number: int, frame: object) -> None:
 
 @study.command()
 def show(name: StudyName) -> None:
-    """Write and print the table of a study file from its finished experiments."""
+    """Write and print a table from its finished experiments."""
     from pacer.extras.studies.repository import Repository
     from pacer.extras.studies.study import load_study
 
@@ -77,7 +78,7 @@ def show(name: StudyName) -> None:
 
 @study.command("list")
 def list_studies() -> None:
-    """List the study files, and how many of their experiments are done."""
+    """List the tables of experiments, and how many of their runs are done."""
     from pacer.extras.studies.plan import plan
     from pacer.extras.studies.repository import Repository
     from pacer.extras.studies.run import finished
@@ -96,7 +97,7 @@ def list_studies() -> None:
 
 
 def _write_table(chosen: Study, repository: Repository) -> str:
-    """Write a study's table as Markdown and LaTeX, and return the Markdown."""
+    """Write a table of experiments as Markdown and LaTeX, and return the Markdown."""
     from pacer.extras.studies.table import build_tables, collect, write_tables
 
     folder = repository.results / chosen.name

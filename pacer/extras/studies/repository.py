@@ -1,4 +1,4 @@
-"""Git and DVC as studies call them."""
+"""Git and DVC as tables of experiments call them."""
 
 import shutil
 import subprocess
@@ -28,8 +28,8 @@ class Repository:
         )
         if done.returncode:
             raise PacerError(
-                f"git {arguments[0]} failed: {done.stderr.strip()}; run studies from the root of a "
-                "git repository with a commit"
+                f"git {arguments[0]} failed: {done.stderr.strip()}; run `pacer study` from the "
+                "root of a git repository with a commit"
             )
         return done.stdout
 

@@ -1,9 +1,9 @@
-"""Makes the missing runs of a study with DVC's own commands.
+"""Makes the missing runs of a table of experiments with DVC's own commands.
 
 One after the other, they are made in the workspace by ``dvc exp run``, where a training that was
 stopped goes on; afterwards the user's parameters and outputs are put back. Or they wait in DVC's
 queue for workers, which make them in folders of their own. A run is done if git has an experiment
-whose name ends in its key, so a study goes on where it stopped, and studies and rows that are alike
+whose name ends in its key, so a table goes on where it stopped, and tables and rows that are alike
 share a run.
 """
 
@@ -35,12 +35,12 @@ def run_study(
     queue: bool = False,
 ) -> None:
     """Make every missing run of ``study`` with the current code and parameters, of these rows
-    (empty: all), or add it to DVC's ``queue``. Raises a PacerError if a run failed, or the study
+    (empty: all), or add it to DVC's ``queue``. Raises a PacerError if a run failed, or the table
     does not fit the parameters."""
     names = [row.name for row in study.rows]
     if unknown := sorted(rows.difference(names)):
         raise ConfigError(
-            f"study {study.name} has no row {unknown[0]!r}; its rows are {', '.join(names)}"
+            f"{study.name} has no row {unknown[0]!r}; its rows are {', '.join(names)}"
         )
     runs = plan(study, repository)
     _check_committed(repository, runs)
@@ -84,7 +84,7 @@ def _check_committed(repository: Repository, runs: Iterable[Run]) -> None:
     if changed := repository.git("status", "--porcelain", "--", *paths).splitlines():
         raise ConfigError(
             f"{changed[0][3:]} is not committed ({len(changed)} such files); commit what the rows "
-            "are to use, or, if a study was killed here, `git reset --hard` and `dvc checkout`"
+            "are to use, or, if `pacer study` was killed, `git reset --hard` and `dvc checkout`"
         )
 
 

@@ -1,5 +1,5 @@
-"""Definition of a study: a YAML file of rows, replicates, columns, and the published table to
-compare with.
+"""Definition of a table of experiments: a YAML file of rows, replicates, columns, and the published
+table to compare with.
 
 Also these tables, the paper's own numbers.
 """
@@ -52,7 +52,7 @@ class StudyRow(Strict):
 
 
 class Study(Strict):
-    """A study; its ``name`` is that of its file.
+    """A table of experiments; its ``name`` is that of its file.
 
     ``layout``: one block of rows per context, or the plain mean over contexts. ``metrics``: keys of
     ``scores.json``, also of the user's own columns. ``set``: parameters that all rows share.
@@ -84,7 +84,7 @@ class Study(Strict):
         for key in varied:
             if key in self.set or any(key in row.set for row in self.rows):
                 raise ValueError(
-                    f"{key} is set by replicates, so neither the study nor a row may set it"
+                    f"{key} is set by replicates, so neither the table nor a row may set it"
                 )
         if len(set(self.labels)) < len(self.replicates):
             raise ValueError("replicates: two have the same name (their values joined by hyphens)")
@@ -112,7 +112,7 @@ class Study(Strict):
         return ["-".join(dict.fromkeys(one)) or "1" for one in values]
 
     def overrides(self, row: StudyRow, replicate: Overrides) -> Overrides:
-        """Return the parameters of one run. A row's value overrides the study's; only baselines get
+        """Return the parameters of one run. A row's value overrides the table's; only baselines get
         baselines' keys that are shared."""
         shared = self.set | replicate
         return {
@@ -129,12 +129,13 @@ class Study(Strict):
 
 
 def load_study(folder: Path, name: str) -> Study:
-    """Read ``folder/name.yaml``. Raises a ConfigError if there is no such study, or its file does
+    """Read ``folder/name.yaml``. Raises a ConfigError if there is no such table, or its file does
     not match :class:`Study`; all problems are listed."""
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(
-            f"unknown study {name!r}; {folder}/ contains {', '.join(names_in(folder, 'studies'))}"
+            f"unknown table of experiments {name!r}; {folder}/ contains "
+            f"{', '.join(names_in(folder, 'studies'))}"
         )
     return read_params(path, Study).model_copy(update={"name": name})
 

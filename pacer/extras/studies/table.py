@@ -1,5 +1,5 @@
-"""From scores to a study's table: mean over contexts, replicates, rounding, best and second best;
-differences of rows.
+"""From scores to a table of experiments: mean over contexts, replicates, rounding, best and second
+best; differences of rows.
 
 All computations use unrounded scores; only printed values are rounded. Marks follow the printed
 values, as in the paper: all rows with the best printed value are bold, all with the second best are
@@ -75,8 +75,8 @@ class ScoredRun(NamedTuple):
 
 
 def collect(study: Study, repository: Repository) -> list[ScoredRun]:
-    """Return a study's finished runs, and the folders of its ``files`` rows; raises a DataError if
-    contexts differ."""
+    """Return the finished runs of a table, and the folders of its ``files`` rows; raises a
+    DataError if contexts differ."""
     runs = []
     for found in finished(plan(study, repository), repository):
         folder = kept_files(repository, found)
@@ -94,14 +94,14 @@ def collect(study: Study, repository: Repository) -> list[ScoredRun]:
     if len(contexts) > 1:
         scored = "; ".join(f"{name} in {names}" for names, name in contexts.items())
         raise DataError(
-            f"study {study.name}: all rows must be scored in the same contexts, but these differ: "
+            f"{study.name}: all rows must be scored in the same contexts, but these differ: "
             f"{scored}"
         )
     return runs
 
 
 def compare_rows(study: Study, runs: Sequence[ScoredRun]) -> tuple[RowDifferences, list[str]]:
-    """Compare every pair of rows that a study tests; return the differences and notes about
+    """Compare every pair of rows that a table tests; return the differences and notes about
     them."""
     found: RowDifferences = {metric: {} for metric in study.metrics}
     notes = []
@@ -159,8 +159,8 @@ def difference_table(title: str, tested: RowDifferences) -> Table:
 
 
 def build_tables(study: Study, runs: Sequence[ScoredRun]) -> list[Table]:
-    """Return the table of a study's scores from its existing results, with a heading for each
-    block, and the table of the differences of the rows that it tests, if there are any."""
+    """Return the table of scores from the existing results, with a heading for each block, and the
+    table of the differences of the rows that it tests, if there are any."""
     published = load_published().get(study.published or "")
     notes = _notes(study, runs)
     if published is not None:

@@ -1,5 +1,5 @@
-"""The reader of reports: which findings a text affirms, denies or leaves uncertain, where it says
-so, and with which side, severity and course.
+"""The rules that read reports: which findings a text affirms, denies or leaves uncertain, where it
+says so, and with which side, severity and course.
 
 The tables have the words (``names.tsv``, ``cues.tsv``, ``forms.tsv``, ``attributes.tsv``, with the
 groups of ``words.tsv``); ``docs/commitments.md`` shows how to add one. Reading goes through these

@@ -8,7 +8,7 @@ from pacer.core.anchor import POLARITIES, Anchor, Attributes
 from pacer.core.findings import FINDINGS
 from pacer.text.rules.attributes import VERBS, attributes_of_sentences, united
 from pacer.text.rules.layout import parts
-from pacer.text.rules.sentence import Sentence, answered, reader
+from pacer.text.rules.sentence import Sentence, answered, rules_with
 from pacer.text.rules.tables import NEGATIVE, OWN, POSITIVE, Lexicon
 
 
@@ -73,7 +73,7 @@ def find_more(report: str, lexicon: Lexicon) -> list[Mention]:
 
 @lru_cache(maxsize=1 << 13)  # several scores read each report of a slice
 def _read(report: str) -> tuple[Anchor, Sequence[int], Sequence[Sentence]]:
-    """Return the anchor, and the places and contents of the sentences."""
+    """Return the commitment, and the places and contents of the sentences."""
     places, sentences = list[int](), list[Sentence]()
     for place, sentence in _sentences(report, OWN):
         places.append(place)
@@ -90,7 +90,7 @@ def _anchor(states: frozenset[tuple[str, str]]) -> Anchor:
 def _sentences(report: str, lexicon: Lexicon) -> Iterator[tuple[int, Sentence]]:
     """Yield the place of each sentence and what it says. Below a heading such as "Negatives", an
     item with a state of its own ends the list; a question has the state of its answer."""
-    read, ended, question = reader(lexicon), -1, None
+    read, ended, question = rules_with(lexicon), -1, None
     for text, place, state, heading, is_question in parts(report):
         sentence = read(text)
         if state != POSITIVE and heading != ended and sentence.stated:

@@ -59,7 +59,7 @@ def _affirms(stated: Iterable[Stated]) -> bool:
 
 
 @lru_cache(maxsize=4)
-def reader(lexicon: Lexicon) -> Callable[[str], Sentence]:
+def rules_with(lexicon: Lexicon) -> Callable[[str], Sentence]:
     """Return the function that reads a sentence in lower case by a lexicon. Most sentences of a
     corpus recur, so it remembers them."""
     return lru_cache(maxsize=1 << 14)(partial(_read, lexicon))

@@ -162,7 +162,7 @@ def test_scores_of_every_context_and_their_mean(case):
     }
 
 
-def test_given_labels_and_anchors_equal_those_made_on_the_spot(case):
+def test_given_labels_and_commitments_equal_those_made_on_the_spot(case):
     expected = case.score()
     label_references(case.records[::-1], case.chexbert, case.folder / "references.parquet")
     anchors = [extract_anchor(text).as_dict() for text in case.records["report_raw"]]

@@ -20,7 +20,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, read_jsonl, write_json
 from pacer.core.schemas import RECORD_SCHEMA
-from pacer.decoding.lists.maps import read_reader
+from pacer.decoding.lists.maps import read_predictor
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
 from pacer.model.checkpoint import weights_hash
@@ -255,8 +255,8 @@ def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, fol
 
 def test_a_reading_of_attributes_is_exported(described: Path) -> None:
     """As the stage wrote it."""
-    stage = read_reader(described.with_name("findings"), described.with_name("calibrate"))
-    exported = read_reader(described / "findings", described)
+    stage = read_predictor(described.with_name("findings"), described.with_name("calibrate"))
+    exported = read_predictor(described / "findings", described)
     assert stage is not None and exported is not None and exported.attributes is not None
     assert exported.hash == stage.hash and set(exported.attributes.maps) == set(READ)
     assert exported.attributes.thresholds == {"severity": 0.3, "side": 0.3}

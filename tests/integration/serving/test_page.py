@@ -422,7 +422,7 @@ def test_a_person_may_choose_attributes(
     effusion, fracture = (
         [label for *_, label in options[f"{one}, side"]] for one in ("pleural effusion", "fracture")
     )
-    assert effusion == ["side: as read", "left 0.04", "right 0.90", "bilateral 0.06"]
+    assert effusion == ["side: as predicted", "left 0.04", "right 0.90", "bilateral 0.06"]
     assert fracture == ["side: none", "left", "right", "bilateral"]
     saved = json.loads(unquote(re.findall(r'href="data:[^,]*,([^"]*)"', shown)[0]))
     assert saved["changed"] == changed and saved["attributes"]["pleural effusion"]["right"] == 0.9

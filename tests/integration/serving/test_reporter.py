@@ -22,7 +22,7 @@ from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source import point_to_files
 from pacer.decoding.candidates import AgreeingSearch, Extraction
 from pacer.decoding.generate import Generator
-from pacer.decoding.lists.maps import read_reader
+from pacer.decoding.lists.maps import read_predictor
 from pacer.decoding.run import decode_records, trained_generator, with_trained_views
 from pacer.display.numbers import number
 from pacer.features.encode import build_store
@@ -254,7 +254,7 @@ CHOICES = [
 def test_reports_by_other_choices_are_those_of_the_decode_stage(
     world: World, reporter: Reporter, monkeypatch, choice: dict[str, str]
 ) -> None:
-    """Whatever the batch; a list that is read is that of the threshold."""
+    """Whatever the batch; a predicted list is that of the threshold."""
     if "commitment" not in choice:
         commit_to_two_tokens(monkeypatch)
     decode = world.decode.model_copy(
@@ -266,9 +266,9 @@ def test_reports_by_other_choices_are_those_of_the_decode_stage(
     results = reporter.generate([world.case(record_id) for record_id in ids])
     model, record = load_model(world.root / "calibrate", world.backbones)
     store = open_features(world.root / "features", world.backbones, "cpu")
-    reader = read_reader(world.root / "findings", world.root / "calibrate")
+    predictor = read_predictor(world.root / "findings", world.root / "calibrate")
     stage = Generator(
-        model, load_tokenizer(world.backbones), store, record.model, decode, "cpu", reader
+        model, load_tokenizer(world.backbones), store, record.model, decode, "cpu", predictor
     )
     rows = {row["record_id"]: row for row in world.records().iter_rows(named=True)}
     assert [result.generated for result in results] == [

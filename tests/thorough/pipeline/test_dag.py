@@ -133,7 +133,7 @@ def test_an_edit_of_what_makes_things_ends_where_its_output_is_the_same(
 ) -> None:
     """Hours of training are not repeated for another name in the phantom, the labelling client or a
     reader."""
-    names = ("phantom/wording.py", "commitments/labelling.py", "data/readers/rg4.py")
+    names = ("phantom/wording.py", "labels/labelling.py", "corpus/readers/rg4.py")
     edited = [repository.folder / "pacer" / name for name in names]
     for path in edited:
         path.write_text(f"{path.read_text()}\n# another comment\n")
@@ -161,7 +161,7 @@ rows:
 
 
 def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Repository) -> None:
-    """The fixture's plain `dvc repro` has run none of them; the study runs theirs alone."""
+    """The fixture's plain `dvc repro` has run none of them; the table runs theirs alone."""
     (repository.folder / "studies" / "beside.yaml").write_text(BESIDE)
     study = (sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "beside")
     told = repository.run(*study)

@@ -15,7 +15,7 @@ from pacer.core.anchor import (
     VALUES,
     Anchor,
     Attributes,
-    contains_anchor,
+    contains_commitment,
     normalize_finding,
     parse_anchor,
     read_list,
@@ -69,7 +69,7 @@ def test_form() -> None:
 @given(anchors(), st.text())
 def test_inverse_also_inside_a_generation(anchor: Anchor, report: str) -> None:
     text = render_anchor(anchor)
-    assert render_anchor(parse_anchor(text)) == text and contains_anchor(text)
+    assert render_anchor(parse_anchor(text)) == text and contains_commitment(text)
     for generated in (text, f"{text}\n<REPORT>\n{report}\n</REPORT>"):
         assert parse_anchor(generated) == cut(anchor)
 
@@ -103,14 +103,14 @@ def test_lists_with_attributes_that_are_refused(text: str, kinds: list[str], mes
     ("text", "kind"), [(text, kind) for kind in ("imperfect", "without") for text in CASES[kind]]
 )
 def test_imperfect_text_and_text_without_a_commitment(text: str, kind: str) -> None:
-    assert contains_anchor(text) == (kind == "imperfect")
+    assert contains_commitment(text) == (kind == "imperfect")
     assert parse_anchor(text) == (
         Anchor(("edema",), ("fracture",)) if kind == "imperfect" else Anchor()
     )
 
 
 @pytest.mark.parametrize(("fields", "message"), CASES["invalid"])
-def test_invalid_anchors(fields: list[list[str]], message: str) -> None:
+def test_invalid_commitments(fields: list[list[str]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Anchor(*map(tuple, fields[:3]), *fields[3:])
 

@@ -1,5 +1,5 @@
-"""The prompt, answers and their file; and the anchors of a corpus: answers where they can be read,
-rules elsewhere."""
+"""The prompt, answers and their file; and the commitments of a corpus: answers where they can be
+read, rules elsewhere."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from pacer.labels.answers import (
     read_completion,
 )
 from pacer.labels.questions import system_prompt
-from pacer.labels.targets import build_anchors
+from pacer.labels.targets import build_commitments
 from pacer.text.rules import extract_anchor
 from tests.support.cases import listed_cases
 from tests.support.endpoint import completion
@@ -87,8 +87,8 @@ def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_p
 def test_attributes_come_from_the_rules_for_every_origin(
     records: pl.DataFrame, tmp_path: Path
 ) -> None:
-    """Only of the chosen kinds, and of findings that the anchor does not deny; without a kind there
-    is no column."""
+    """Only of the chosen kinds, and of findings that the commitment does not deny; without a kind
+    there is no column."""
     report = "Small left pleural effusion, unchanged. Right pneumonia. Left lung nodule."
     records = records.with_columns(report_raw=pl.lit(report))
     answer = line("sn-train0sn", positive=["pleural effusion"], negative=["pneumonia"])
@@ -126,9 +126,9 @@ def test_the_rules_of_the_paper(tmp_path: Path, records: pl.DataFrame) -> None:
     )
     cache.touch()
     records.with_columns(report_raw=pl.lit("Likely edema.")).write_parquet(table)
-    build_anchors(table, cache, out, "paper")
+    build_commitments(table, cache, out, "paper")
     assert pl.read_parquet(out)["positive"].to_list() == [["edema"]] * len(records)
-    build_anchors(table, cache, out)
+    build_commitments(table, cache, out)
     assert pl.read_parquet(out)["uncertain"].to_list() == [["edema"]] * len(records)
 
 

@@ -93,7 +93,7 @@ def test_records_without_a_commitment_are_left_out_of_its_scores():
 
 
 def read(states: str) -> dict[str, list[str]]:
-    """The anchor of letters with signs; see the table."""
+    """The commitment of letters with signs; see the table."""
     names = {"e": "edema", "p": "pleural effusion", "x": "pneumothorax"}
     signs = {"+": "positive", "-": "negative", "?": "uncertain"}
     return NOTHING | {signs[one[0]]: [names[one[1]]] for one in states.split()}

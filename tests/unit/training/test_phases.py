@@ -317,7 +317,7 @@ def test_a_process_validates_in_batches_of_its_share(
 
 @pytest.fixture
 def files(records: pl.DataFrame, anchors: pl.DataFrame, tmp_path):
-    """Paths of records, emphasis and anchors as the stages write them."""
+    """Paths of records, emphasis and commitments as the stages write them."""
     complete = pl.DataFrame(records.to_dicts(), schema=RECORD_SCHEMA)
     paths = [tmp_path / f"{name}.parquet" for name in ("records", "emphasis", "anchors")]
     complete.with_columns(emphasis=pl.lit(None)).cast(pl.Schema(RECORD_SCHEMA)).write_parquet(

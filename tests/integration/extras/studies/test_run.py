@@ -1,4 +1,5 @@
-"""Running a study: what is run, what is not run again, and that nothing of the user's is lost."""
+"""Making a table of experiments: what is run, what is not run again, and that nothing of the user's
+is lost."""
 
 import os
 import re
@@ -20,7 +21,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 
 def run(tiny: TinyRepository, *rows: str, queue: bool = False, name: str = "tiny") -> list[str]:
-    """Run the study, or queue its runs; what it reported, line by line."""
+    """Run the table, or queue its runs; what it reported, line by line."""
     told: list[str] = []
     study = load_study(tiny.folder / "studies", name)
     run_study(study, Repository(tiny.folder), told.append, frozenset(rows), queue)
@@ -59,10 +60,10 @@ def stage_works(tiny: TinyRepository) -> bool:
 
 
 def assert_it_ends(tiny: TinyRepository, number: int) -> None:
-    """Send a signal to a study, which ends with its DVC; skipped below nohup, where a study goes
+    """Send a signal to `pacer study`, which ends with its DVC; skipped below nohup, where it goes
     on."""
     if signal.getsignal(number) == signal.SIG_IGN:
-        pytest.skip("below nohup, where a study goes on as well")
+        pytest.skip("below nohup, where it goes on as well")
     (tiny.told / "hang").touch()
     before = tiny.state()
     process = tiny.start("--row", "gated")

@@ -1,5 +1,5 @@
-"""A study that is killed goes on, the workers of DVC's queue make its rows, and it ends with its
-terminal."""
+"""A table of experiments that is killed goes on, the workers of DVC's queue make its rows, and it
+ends with its terminal."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def wait_until_gone(numbers: tuple[int, ...]) -> None:
     wait_until(lambda: not any(map(psutil.pid_exists, numbers)))
 
 
-#: What the table of the tiny study has at its end: the mean over the contexts sn and mw, of which
+#: What the table `tiny` has at its end: the mean over the contexts sn and mw, of which
 #: the second has 0.1 more.
 FULL = {
     "no gate": "0.560",
@@ -74,7 +74,7 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_as_before(tiny: TinyReposi
     process.communicate()
     wait_until_gone(killed)
     (tiny.told / "hang").unlink()
-    with pytest.raises(ConfigError, match=r"if a study was killed here, `git reset --hard` and"):
+    with pytest.raises(ConfigError, match=r"if `pacer study` was killed, `git reset --hard` and"):
         run(tiny)
     tiny.git("reset", "--hard")
     tiny.told.joinpath("runs").unlink()
@@ -98,7 +98,7 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_as_before(tiny: TinyReposi
     assert len(kept) == 4
     shutil.rmtree(tiny.folder / "studies" / "results")
     assert (table(tiny), kept_cases(tiny)) == (shown, kept)
-    # another study with the same rows needs no run
+    # another table with the same rows needs no run
     tiny.write("studies/other.yaml", STUDY.replace("name: gated", "name: everything"))
     assert run(tiny, name="other")[-1] == "other: nothing to do: all 4 runs exist"
     assert tiny.told.joinpath("runs").read_text() == calls

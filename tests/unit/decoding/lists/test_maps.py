@@ -1,5 +1,4 @@
-"""The reading of findings and attributes: maps that are fitted to a known law, and what they
-state."""
+"""The list predictor: maps that are fitted to a known law, and what they state."""
 
 from pathlib import Path
 
@@ -15,11 +14,11 @@ from pacer.decoding.lists import fit, regression
 from pacer.decoding.lists.fit import PENALTIES
 from pacer.decoding.lists.maps import (
     CLASSES,
-    AttributeReader,
-    FindingsReader,
+    AttributePredictor,
+    ListPredictor,
     Probabilities,
     cells,
-    read_reader,
+    read_predictor,
 )
 from pacer.decoding.lists.regression import FOLDS, attribute_classes, fit_attributes
 from tests.support.cases import listed_cases
@@ -91,16 +90,16 @@ def test_a_record_is_read_by_itself() -> None:
     decimals, by state."""
     draw = torch.Generator().manual_seed(2)
     fused = torch.randn(4, 6, generator=draw)
-    reader = FindingsReader(torch.randn(12, 39, generator=draw), torch.randn(39, generator=draw))
+    predictor = ListPredictor(torch.randn(12, 39, generator=draw), torch.randn(39, generator=draw))
     pooled = torch.cat([fused.sum(0) / 4, fused.max(0).values])
-    expected = (pooled @ reader.weight + reader.bias).sigmoid().view(3, 13)
-    torch.testing.assert_close(torch.tensor(reader(fused)), expected, atol=6e-5, rtol=0)
-    assert all(round(chance, 4) == chance for state in reader(fused) for chance in state)
+    expected = (pooled @ predictor.weight + predictor.bias).sigmoid().view(3, 13)
+    torch.testing.assert_close(torch.tensor(predictor(fused)), expected, atol=6e-5, rtol=0)
+    assert all(round(chance, 4) == chance for state in predictor(fused) for chance in state)
 
 
 def test_a_missing_reading_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"no reader\.safetensors; run `dvc repro findings`"):
-        read_reader(tmp_path, tmp_path)
+        read_predictor(tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize(("report", "commitment", "remaining"), listed_cases(__file__, "sentences"))
@@ -116,9 +115,9 @@ EFFUSION, EDEMA = FINDINGS.index("pleural effusion"), FINDINGS.index("edema")
 
 def fitted(
     known: bool, per_patient: int = 1
-) -> tuple[AttributeReader, dict, torch.Tensor, np.ndarray]:
-    """The reading of sides that the summaries tell (or do not), for one finding, and the summaries
-    and sides."""
+) -> tuple[AttributePredictor, dict, torch.Tensor, np.ndarray]:
+    """The predictor of sides that the summaries tell (or do not), for one finding, and the
+    summaries and sides."""
     draw = torch.Generator().manual_seed(1)
     values = (
         torch.randn(ROWS // per_patient, WIDTH, generator=draw) * torch.arange(1, WIDTH + 1) + 3
@@ -136,7 +135,7 @@ def fitted(
     folds = torch.from_numpy(patients % FOLDS)
     maps, thresholds, about = fit_attributes({"side": values}, lists, rows, prior, patients, folds)
     return (
-        AttributeReader(maps, thresholds, GRID),
+        AttributePredictor(maps, thresholds, GRID),
         about,
         values,
         chance.repeat_interleave(per_patient, 0).numpy(),
@@ -144,26 +143,28 @@ def fitted(
 
 
 def test_the_fit_of_attributes_finds_a_known_law() -> None:
-    reader, about, values, chance = fitted(known=True)
-    weight, bias = reader.maps["pleural effusion", "side"]
+    predictor, about, values, chance = fitted(known=True)
+    weight, bias = predictor.maps["pleural effusion", "side"]
     assert np.abs((values.float() @ weight + bias).softmax(-1).numpy() - chance).mean() < 0.04
     known = about["side"]["findings"]["pleural effusion"]
     assert known["stated"] and known["above_majority"] > 2 * known["error"] > 0
     # every report names the side: one that the list omits is guessed, and right in a third
-    assert reader.thresholds["side"] == about["side"]["threshold"] == pytest.approx(0.37, abs=0.1)
+    assert (
+        predictor.thresholds["side"] == about["side"]["threshold"] == pytest.approx(0.37, abs=0.1)
+    )
 
 
 @pytest.mark.parametrize("per_patient", [1, 6])
 def test_a_map_no_better_than_the_majority_states_nothing(per_patient: int) -> None:
     """Also where the records of one patient, which are alike, make it look better than it is."""
-    reader, about, *_ = fitted(known=False, per_patient=per_patient)
-    assert not reader.maps and not reader.thresholds
+    predictor, about, *_ = fitted(known=False, per_patient=per_patient)
+    assert not predictor.maps and not predictor.thresholds
     assert about["side"]["findings"]["pleural effusion"]["stated"] is False
 
 
 def test_the_classes_of_commitments() -> None:
     """Of affirmed and uncertain findings; the course of records with a previous report; no class
-    for two values. A kind that less than half of the reports name is not read."""
+    for two values. A kind that less than half of the reports name is not predicted."""
     anchors = [
         read_list("positive: stable mild left pleural effusion; negative: pneumothorax", KINDS),
         read_list(
@@ -185,7 +186,7 @@ def test_the_classes_of_commitments() -> None:
     assert attribute_classes([Anchor()], prior[:1], "side")[1] == {}
 
 
-def test_attributes_of_a_record_are_read_by_itself() -> None:
+def test_attributes_of_a_record_are_predicted_by_itself() -> None:
     """Side from the cells of the patches, course from the tokens and only with a previous report;
     below its threshold an attribute is not stated. Its numbers survive a file."""
     draw = torch.Generator().manual_seed(2)
@@ -201,21 +202,21 @@ def test_attributes_of_a_record_are_read_by_itself() -> None:
             torch.randn(3, generator=draw),
         ),
     }
-    reader = AttributeReader(maps, {"side": 0.0, "course": 1.01}, GRID)
+    predictor = AttributePredictor(maps, {"side": 0.0, "course": 1.01}, GRID)
     states = torch.cat([depths[0], refined]).view(3, 4, 2, 4, 2, 3).mean((2, 4))
     torch.testing.assert_close(places, states.permute(0, 3, 1, 2).flatten())
     expected = (
         places @ maps["pleural effusion", "side"][0] + maps["pleural effusion", "side"][1]
     ).softmax(-1)
-    chances = reader(depths, refined, fused, prior=True)
+    chances = predictor(depths, refined, fused, prior=True)
     assert [*chances.as_dict()["pleural effusion"].values()] == pytest.approx(
         expected.tolist(), abs=6e-5
     )
     assert chances.as_dict()["edema"].keys() == {"new", "worse", "stable", "improved"}
-    assert "edema" not in reader(depths, refined, fused, prior=False).chances
+    assert "edema" not in predictor(depths, refined, fused, prior=False).chances
     side = [*("left", "right", "bilateral")][int(expected.argmax())]
     both = frozenset({"left", "right"} if side == "bilateral" else {side})
     assert chances.stated() == {"pleural effusion": Attributes(side=both), "edema": Attributes()}
-    again = AttributeReader.of_tensors(reader.tensors())
+    again = AttributePredictor.of_tensors(predictor.tensors())
     assert again is not None and again(depths, refined, fused, prior=True) == chances
-    assert AttributeReader.of_tensors({"weight": fused}) is None
+    assert AttributePredictor.of_tensors({"weight": fused}) is None

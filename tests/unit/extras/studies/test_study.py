@@ -1,4 +1,4 @@
-"""Definitions of studies, and the runs that they plan."""
+"""Definitions of tables of experiments, and the runs that they plan."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The table of a study by hand, and the published numbers: whole, consistent, and marked as the
+"""A table of experiments by hand, and the published numbers: whole, consistent, and marked as the
 paper marks them."""
 
 import re
@@ -273,7 +273,7 @@ def test_tables_have_the_papers_size_and_every_value_its_form() -> None:
 
 @pytest.mark.parametrize(("name", "block"), BLOCKS, ids=lambda part: getattr(part, "name", part))
 def test_the_rows_of_a_block_agree_with_one_another(name: str, block: PublishedBlock) -> None:
-    """Best bold, second underlined, ties by the printed value, as in the tables of studies.
+    """Best bold, second underlined, ties by the printed value, as in tables of experiments.
     Micro-F1 follows from precision and recall, where the paper's own evaluation applies and no mean
     was taken. BLEU falls with its order."""
     table, signs = TABLES[name], {"*": "best", "_": "second"}

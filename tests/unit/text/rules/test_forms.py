@@ -1,4 +1,4 @@
-"""What the reader does with whole texts, by ``forms.yaml``."""
+"""What the rules do with whole texts, by ``forms.yaml``."""
 
 import re
 import textwrap
@@ -44,7 +44,7 @@ def test_attributes(text: str, expected: dict[str, str]) -> None:
 
 @given(text=TEXTS)
 @example(text="İ. An opacity (the pleura has no effusion) and edema.")
-def test_mentions_explain_the_anchor(text: str) -> None:
+def test_mentions_explain_the_commitment(text: str) -> None:
     mentions = find_mentions(text)
     anchor = extract_anchor(text)
     decided = {(finding, name) for name in POLARITIES for finding in getattr(anchor, name)}

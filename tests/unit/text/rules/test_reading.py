@@ -41,7 +41,7 @@ SOME = ("pleural effusion", "pneumothorax", "pneumonia", "consolidation", "atele
 
 
 def said(report: str) -> dict[str, str]:
-    """Polarity of the findings that the anchor names."""
+    """Polarity of the findings that the commitment names."""
     anchor = extract_anchor(report)
     return {finding: name for name in POLARITIES for finding in getattr(anchor, name)}
 

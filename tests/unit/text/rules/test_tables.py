@@ -31,7 +31,7 @@ def states(text: str) -> dict[str, str]:
 
 
 def matched(phrases: dict, text: str) -> Iterator[object]:
-    """The meanings of the phrases in a text, as the reader finds them."""
+    """The meanings of the phrases in a text, as the rules find them."""
     words, place = words_of(text.lower(), OWN.forms), 0
     while place < len(words):
         end, meaning = longest(phrases, words, place)
