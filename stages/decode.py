@@ -15,7 +15,7 @@ def main() -> None:
     models = Path("models")
     features = Path("data/features")
     out = Path("predictions")
-    open_generator = partial(trained_generator, findings=models / "findings")
+    open_generator = partial(trained_generator, findings=models / "lists")
     decode_records(
         models / "calibrate", models / "backbones", records, features, config, out, open_generator
     )

@@ -1,11 +1,11 @@
-"""Stage `findings`: the probability of each finding, read from the fused tokens of the frozen
-parent."""
+"""Stage `lists`: the list predictor, which reads the probability of each finding from the fused
+tokens of the frozen parent."""
 
 from pathlib import Path
 
 from pacer.core.anchor import ANCHOR_SCHEMA, DESCRIBED
 from pacer.core.schemas import read_records, read_table
-from pacer.decoding.lists.fit import fit_reader
+from pacer.decoding.lists.fit import fit_list_predictor
 
 
 def main() -> None:
@@ -13,11 +13,11 @@ def main() -> None:
     data = Path("data")
     records = read_records(data / "corpus" / "records.parquet")
     anchors = read_table(data / "anchors" / "anchors.parquet", ANCHOR_SCHEMA, optional=DESCRIBED)
-    fit_reader(
+    fit_list_predictor(
         models / "parent",
         models / "backbones",
         records,
         data / "features",
         anchors,
-        models / "findings",
+        models / "lists",
     )

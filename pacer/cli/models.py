@@ -92,7 +92,7 @@ def decode(
         encoding = encoding.model_copy(update=stored)
     table = _records_to_decode(records, model, package, decoding, chosen)
     if package is None:
-        findings = BACKBONES.with_name("findings")
+        findings = BACKBONES.with_name("lists")
         opened = nullcontext(backbones or BACKBONES)
     else:
         findings = model / READING
@@ -208,7 +208,7 @@ def export(
     decode = load_profile(PARAMS).decode
     from pacer.serving.package import export_model
 
-    findings = Path("models/findings")
+    findings = Path("models/lists")
     export_model(
         out,
         decode,

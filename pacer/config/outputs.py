@@ -18,7 +18,7 @@ FOLDERS = (
     "models/warmup",
     "models/parent",
     "models/calibrate",
-    "models/findings",
+    "models/lists",
     "predictions",
     "metrics",
     "reports",

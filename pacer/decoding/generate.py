@@ -139,7 +139,7 @@ class Generator:
                 )
             if predictor is None:
                 raise ConfigError(
-                    "decode.commitment = 'read' needs the output of the `findings` stage for this "
+                    "decode.commitment = 'read' needs the output of the `lists` stage for this "
                     "model's parent, or an export that includes it; otherwise, set "
                     "decode.commitment: generated"
                 )

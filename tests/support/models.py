@@ -218,7 +218,7 @@ def save_model(
 
 def save_reader(folder: Path, parent: Path, described: Iterable[tuple[str, str]] = ()) -> None:
     """A list predictor, also of the attributes in ``described`` (finding, kind), with random
-    weights, in the place of the stage ``findings``."""
+    weights, in the place of the stage ``lists``."""
     width = len(read_weights(parent / WEIGHTS)["interface.fusion_norm.weight"])
     draw = torch.Generator().manual_seed(8)
     predictor = ListPredictor(

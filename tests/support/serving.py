@@ -45,8 +45,8 @@ def described(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
         record = read_json(root / name / RECORD)
         record["model"]["commit"]["attributes"] = ["side", "severity"]
         write_json(root / name / RECORD, record)
-    save_reader(root / "findings", root / "parent", READ)
-    own = {"model": root / "calibrate", "findings": root / "findings"}
+    save_reader(root / "lists", root / "parent", READ)
+    own = {"model": root / "calibrate", "findings": root / "lists"}
     export_model(
         root / "model",
         world.decode.model_copy(update={"max_new_tokens": 120}),

@@ -48,7 +48,7 @@ class World:
             "backbones": self.backbones,
             "features": self.root / "features",
             "records": self.root / "corpus" / "records.parquet",
-            "findings": self.root / "findings",
+            "findings": self.root / "lists",
         }
 
     def predictions(self, context: str) -> list[dict[str, Any]]:
@@ -106,8 +106,8 @@ def make_world(root: Path, backbones: Path) -> World:
         root / "features",
     )
     _train(root, backbones)
-    save_reader(root / "findings", root / "parent")
-    read = partial(trained_generator, findings=root / "findings")
+    save_reader(root / "lists", root / "parent")
+    read = partial(trained_generator, findings=root / "lists")
     decode_records(
         root / "calibrate",
         backbones,

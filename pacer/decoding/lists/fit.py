@@ -66,7 +66,7 @@ MAX_FIT_RECORDS = 100_000
 MAX_BYTES = 10e9
 
 
-def fit_reader(
+def fit_list_predictor(
     checkpoint: Path,
     backbones: Path,
     records: pl.DataFrame,
@@ -85,7 +85,7 @@ def fit_reader(
     patients = train["subject_id"].n_unique()
     if patients < FOLDS:
         raise DataError(
-            f"the `findings` stage needs at least {FOLDS} training patients, but there are "
+            f"the `lists` stage needs at least {FOLDS} training patients, but there are "
             f"{patients}; see corpus.split"
         )
     device = compute_device()

@@ -264,7 +264,7 @@ def read_predictor(directory: Path, checkpoint: Path) -> ListPredictor | None:
     apply. Raises a CheckpointError if the folder has no maps, or they were fitted with other
     weights."""
     if not (directory / MAPS).is_file():
-        raise CheckpointError(f"{directory} has no {MAPS}; run `dvc repro findings`")
+        raise CheckpointError(f"{directory} has no {MAPS}; run `dvc repro lists`")
     parent = read_record(checkpoint).parent
     path = checkpoint / WEIGHTS
     changed = read_weights(path) if parent is not None and path.exists() else {}
@@ -273,7 +273,7 @@ def read_predictor(directory: Path, checkpoint: Path) -> ListPredictor | None:
     fitted_on = checkpoint_hash(checkpoint) if parent is None else parent.sha256
     if read_json(directory / ABOUT)["weights"] != fitted_on:
         raise CheckpointError(
-            f"{directory} does not match the weights of {checkpoint}; run `dvc repro findings`"
+            f"{directory} does not match the weights of {checkpoint}; run `dvc repro lists`"
         )
     tensors = read_weights(directory / MAPS)
     return ListPredictor(tensors["weight"], tensors["bias"], AttributePredictor.of_tensors(tensors))

@@ -28,7 +28,7 @@ from pacer.text.rules.report import (
 )
 from pacer.text.rules.tables import Lexicon
 
-#: Raised by a person when readings change: signatures name it, and stand-ins are trained anew.
+#: Raised by a person when readings change; signatures name it.
 VERSION = int(Path(__file__).with_name("VERSION").read_text())
 #: The choices of ``anchors.rules``.
 EXTRACTORS = {"careful": extract_anchor, "paper": extract_paper_anchor}

@@ -255,7 +255,7 @@ def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, fol
 
 def test_a_reading_of_attributes_is_exported(described: Path) -> None:
     """As the stage wrote it."""
-    stage = read_predictor(described.with_name("findings"), described.with_name("calibrate"))
+    stage = read_predictor(described.with_name("lists"), described.with_name("calibrate"))
     exported = read_predictor(described / "findings", described)
     assert stage is not None and exported is not None and exported.attributes is not None
     assert exported.hash == stage.hash and set(exported.attributes.maps) == set(READ)

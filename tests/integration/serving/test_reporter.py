@@ -145,7 +145,7 @@ def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(
         "records": tmp_path / "corpus" / "records.parquet",
     }
     export_model(tmp_path / "model", world.decode, **inputs)
-    read = partial(trained_generator, findings=world.root / "findings")
+    read = partial(trained_generator, findings=world.root / "lists")
     table, out = (
         with_trained_views(records, set(records.filter(split="train")["view"])),
         tmp_path / "predictions",
@@ -266,7 +266,7 @@ def test_reports_by_other_choices_are_those_of_the_decode_stage(
     results = reporter.generate([world.case(record_id) for record_id in ids])
     model, record = load_model(world.root / "calibrate", world.backbones)
     store = open_features(world.root / "features", world.backbones, "cpu")
-    predictor = read_predictor(world.root / "findings", world.root / "calibrate")
+    predictor = read_predictor(world.root / "lists", world.root / "calibrate")
     stage = Generator(
         model, load_tokenizer(world.backbones), store, record.model, decode, "cpu", predictor
     )
@@ -296,7 +296,7 @@ def test_reports_by_other_choices_are_those_of_the_decode_stage(
 
 
 @pytest.mark.parametrize(
-    ("commits", "reason"), [(True, "`findings` stage"), (False, "trained without Commit")]
+    ("commits", "reason"), [(True, "`lists` stage"), (False, "trained without Commit")]
 )
 def test_reading_is_refused_with_the_reason(
     world: World, reporter: Reporter, commits: bool, reason: str

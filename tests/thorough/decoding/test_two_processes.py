@@ -41,7 +41,7 @@ def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -
     (tmp_path / "models").mkdir()
     shutil.copytree(backbones, tmp_path / "models" / "backbones")
     save_calibrated(tmp_path / "models" / "calibrate", backbones)
-    save_reader(tmp_path / "models" / "findings", tmp_path / "models" / "calibrate")
+    save_reader(tmp_path / "models" / "lists", tmp_path / "models" / "calibrate")
     with open(tmp_path / "params.yaml", "w") as file:
         YAML().dump(params.model_dump(mode="json"), file)
 
@@ -64,7 +64,7 @@ def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -
         tmp_path / "data" / "features",
         params.decode,
         tmp_path / "alone",
-        partial(trained_generator, findings=tmp_path / "models" / "findings"),
+        partial(trained_generator, findings=tmp_path / "models" / "lists"),
     )
     together, alone = (drive.contents(tmp_path / out) for out in ("predictions", "alone"))
     assert together == alone and {"sn.jsonl", "mw.jsonl", "manifest.json"} <= set(together)

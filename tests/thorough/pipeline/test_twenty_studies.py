@@ -24,7 +24,7 @@ STUDIES = {"train": 12, "val": 3, "test": 5}
 #: The stages with which the reports are made, and the command that scores them; METEOR, which loads
 #: its tables for ten seconds, has tests of its own.
 STAGES = ("source", "corpus", "backbones", "features", "anchor_sample", "anchor_llm", "anchors")
-STAGES += ("emphasis", "warmup", "parent", "calibrate", "findings", "decode", "reference_labels")
+STAGES += ("emphasis", "warmup", "parent", "calibrate", "lists", "decode", "reference_labels")
 SCORE = ("pacer", "score-run", "--records", "data/corpus/records.parquet", "--predictions")
 SCORE += ("predictions", "--chexbert", "models/backbones/chexbert", "--without", "meteor")
 SCORE += ("--out", "metrics")

@@ -94,7 +94,7 @@ def test_an_edit_of_a_package_repeats_these_stages_alone(package: str) -> None:
     assert not REPEATED[package] & TRAINED
 
 
-@pytest.mark.parametrize("stage", ["warmup", "parent", "calibrate", "findings", "decode"])
+@pytest.mark.parametrize("stage", ["warmup", "parent", "calibrate", "lists", "decode"])
 def test_a_stage_with_the_model_notices_an_edit_of_a_mixer(stage: str) -> None:
     """A mixer is named in a table, not imported."""
     assert "pacer/model" in STAGES[stage]["deps"]

@@ -1,4 +1,4 @@
-"""The stage `findings`: resumed, its files are the same."""
+"""The stage `lists`: resumed, its files are the same."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def test_a_stopped_run_goes_on(
     )
 
     def fitted(name: str) -> dict[str, bytes]:
-        fit.fit_reader(
+        fit.fit_list_predictor(
             parent, backbones, train, folder, anchors.cast(ANCHOR_SCHEMA), tmp_path / name
         )
         assert not [*(tmp_path / f"{name}.scratch").glob("*/*")]

@@ -98,7 +98,7 @@ def test_a_record_is_read_by_itself() -> None:
 
 
 def test_a_missing_reading_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"no reader\.safetensors; run `dvc repro findings`"):
+    with pytest.raises(CheckpointError, match=r"no reader\.safetensors; run `dvc repro lists`"):
         read_predictor(tmp_path, tmp_path)
 
 
