@@ -250,7 +250,8 @@ def export_model(
     predictor = None if findings is None else read_predictor(findings, model)
     if decode.commitment == "read" and predictor is None:
         raise DataError(
-            "decode.commitment = 'read' needs the output of the `lists` stage; run `dvc repro lists`"
+            "decode.commitment = 'read' needs the output of the `lists` stage; run `dvc repro "
+            "lists`"
         )
     entries = {
         TRAINED: {
