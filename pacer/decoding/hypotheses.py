@@ -196,9 +196,13 @@ class Hypotheses:
     def _beams(self, rows: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         """Take a step with several beams, or with noise.
 
-        K beams x V tokens -> the best 2K continuations, best first that go on: the best K are the
-            running beams; with noise, the best by scores and noise that end, among the first K:
-            with the finished hypotheses so far, the best K by score / tokens ** penalty
+        Of K beams x V tokens, the best 2K continuations are chosen, best first:
+
+        - The best K of those that go on are the running beams; with noise, the best by scores and
+          noise.
+        - Those that end, of the first K, join the finished hypotheses, of which the best K by
+          score / tokens ** penalty are kept.
+
         A search is done when no running beam can overtake its worst finished hypothesis.
         """
         beams = self.decode.num_beams

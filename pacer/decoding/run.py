@@ -61,9 +61,9 @@ def trained_generator(
     if it is of the warm-up, or as :func:`~pacer.model.assemble.load_model` does.
 
     Args:
-        findings: output of the stage ``findings``; None: no finding is predicted.
-        load, make_generator: called like :func:`~pacer.model.assemble.load_model` and
-            :class:`Generator`.
+        findings: output of the stage ``lists``; None: no finding is predicted.
+        load: called like :func:`~pacer.model.assemble.load_model`.
+        make_generator: called like :class:`Generator`.
     """
     if read_record(checkpoint).phase == "warmup":
         raise CheckpointError(

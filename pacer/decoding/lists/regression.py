@@ -172,13 +172,16 @@ def fit_attributes(
     """Fit all maps.
 
     Args:
-        values: by kind the numbers that it is predicted from, of the m records ``rows`` [m, D].
-        anchors, prior, patients, folds: of all n records: the commitment, whether there is a
-            previous report, the patient's number, and the fold, which is on the device of the fit.
+        values: by kind, the numbers [m, D] that it is predicted from, of the m records ``rows``.
+        anchors: the commitments of all n records.
+        prior: whether each record has a previous report, [n].
+        patients: the number of each record's patient, [n].
+        folds: of each record, [n], on the device of the fit.
 
     Returns:
-        maps and thresholds of an :class:`pacer.decoding.lists.maps.AttributePredictor`; and, for
-        its record, by kind the threshold and, by finding, the results on the held-out records.
+        The maps of an :class:`pacer.decoding.lists.maps.AttributePredictor`; its thresholds; and,
+        for its record, the threshold of each kind and, by finding, the results on the held-out
+        records.
     """
     maps: Maps = {}
     thresholds = {}
