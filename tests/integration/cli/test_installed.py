@@ -31,8 +31,9 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 """
 #: Packages that need nothing of the extra; modules in them that do.
-BASE = ("config", "core", "display", "data", "commitments", "text", "metrics", "probe")
-OF_MODELS = ("commitments.endpoint", "core.devices", "core.processes")
+BASE = ("config", "core", "display", "text", "tables", "images", "corpus", "labels", "metrics")
+BASE += ("statistics", "extras/probe", "extras/certify")
+OF_MODELS = ("labels.endpoint", "core.devices", "core.processes")
 TEXTS = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
 #: Install without the network, and what is there already.
 PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index")
@@ -151,6 +152,7 @@ def test_every_base_module_is_imported_without_the_extra(environment, tmp_path: 
     code = f"import importlib\nfor name in {names}: importlib.import_module(name)"
     found = ran(environment, tmp_path, code)
     assert found.returncode == 0, found.stderr
+    assert all(any(f".{package.replace('/', '.')}." in name for name in names) for package in BASE)
 
 
 @pytest.fixture(scope="module")
