@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.data.test_labs import OpenI
 
 from pacer.config import Corpus
 from pacer.core.schemas import read_records
@@ -16,6 +15,7 @@ from pacer.corpus.account import LEFT_OUT, Notes
 from pacer.corpus.readers import openi
 from pacer.corpus.readers.files import read_files
 from pacer.text.cleaning.cleaners import clean_report, clean_report_iu_xray
+from tests.integration.corpus.test_labs import OpenI
 from tests.support.corpus import BASE, built
 from tests.support.real import DATA, real
 
