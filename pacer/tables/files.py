@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pacer.core.errors import DataError
 from pacer.core.io import numbered_jsonl, opened
@@ -164,7 +162,7 @@ def open_table(
         lines = list(numbered_jsonl(path))
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
-    except (pl.exceptions.PolarsError, pa.ArrowException, OSError, EOFError, zlib.error) as error:
+    except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or "it is damaged, or its extension is wrong"
         raise DataError(f"{path} cannot be read: {reason}") from None
     for number, line in lines:
@@ -176,13 +174,15 @@ def open_table(
 
 
 def _read_parquet(path: Path) -> SourceTable:
-    """Read a Parquet file. Times with a zone such as +05:30, which polars refuses, become text."""
-    with open(path, "rb") as file:
-        table = pq.read_table(file)
-    for place, field in enumerate(table.schema):
-        if str(getattr(field.type, "tz", None))[0] in "+-":
-            table = table.set_column(place, field.name, table.column(place).cast(pa.string()))
-    frame = pl.DataFrame(table)
+    """Read a Parquet file."""
+    try:
+        with open(path, "rb") as file:
+            frame = pl.read_parquet(file)
+    except pl.exceptions.PanicException:
+        raise DataError(
+            f"{path} has a column that polars cannot read, such as times with a zone like +05:30; "
+            "write times in UTC, or save the table as CSV"
+        ) from None
     of_32_bits = frame.select(pl.col(pl.Float32)).columns
     return SourceTable(
         path,

@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from pacer.core.anchor import DESCRIBED, POLARITIES, Anchor, render_anchor
 from pacer.core.errors import DataError
-from pacer.core.schemas import read_records, readable
+from pacer.core.schemas import read_columns, read_records
 from pacer.model.batch import FeatureSource, RecordRow, TrainingBatch, read_sources
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.prompt import PromptIds, build_prompt
@@ -90,8 +89,7 @@ class RecordTable:
 def _joined(records: pl.DataFrame, path: Path, stage: str, columns: Sequence[str]) -> pl.DataFrame:
     """Add output columns of a ``stage``, which must have one row per record, in the records'
     order."""
-    with readable(path):
-        other = pl.DataFrame(pq.read_table(path, columns=["record_id", *columns]))
+    other = read_columns(path, ["record_id", *columns])
     if not records["record_id"].equals(other["record_id"]):
         raise DataError(
             f"the output of the `{stage}` stage does not match the corpus; rerun that stage"
