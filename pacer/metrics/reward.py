@@ -1,4 +1,5 @@
-"""A reward for reinforcement learning: ``exact_f1`` of one report."""
+"""A reward for reinforcement learning: how well the findings of one report agree with its
+reference."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,13 +8,14 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.metrics.ledger import IS_EXACT, compared, read_findings
+from pacer.metrics.ledger import compared, read_findings
 from pacer.tables.values import shown
 from pacer.text.cleaning.prompts import without_prompt
 
-#: The reward if neither the completion nor its reference affirms a finding, but the completion has
-#: words.
-NOTHING_AFFIRMED = 1.0
+#: How much of a finding is right, by its verdict; the rest of it is wrong.
+_RIGHT = {"correct": 1.0, "partly": 0.5, "opposite": 0.0, "missed": 0.0, "invented": 0.0}
+#: Added to the right findings of every report, so that reports without any do not all earn 0.
+ADDED = 0.5
 
 
 def reward(
@@ -22,9 +24,12 @@ def reward(
     """Return the reward of each completion, from 0 to 1, as TRL's trainers call it: with the
     completions and the columns of the data set by their names.
 
-    It is F1 of affirmed findings, of which one counts only if the completion has each side,
-    severity and course that the reference names. If neither text affirms a finding, it is
-    :data:`NOTHING_AFFIRMED`; a completion without words gets 0.
+    It is (right + 1/2) / (right + wrong + 1/2). A finding is right if both texts affirm it, or
+    leave it uncertain, and the completion has each side, severity and course that the reference
+    names. It is half right and half wrong if one of these is contradicted or left out, or if only
+    one text leaves it uncertain. It is wrong if it is missed or invented, or if one text affirms
+    what the other denies. Findings that are only denied do not count. A completion without letters
+    and digits gets 0.
 
     Args:
         completions: texts, or lists of messages, of which the content of the last one counts.
@@ -43,17 +48,26 @@ def reward(
     for row, reference in enumerate(references):
         if not isinstance(reference, str):
             raise DataError(f"pacer.reward: reference {row} is {shown(reference)}, expected text")
-    rows = compared(read_findings(references), read_findings(texts))
-    stated, wanted = pl.col("report_state") == "positive", pl.col("reference_state") == "positive"
-    hits, given, expected = (
-        np.bincount(rows.filter(chosen)["row"], minlength=len(texts))
-        for chosen in (IS_EXACT, stated, wanted)
+    right, counted = right_findings(references, texts)
+    rewards = (right + ADDED) / (counted + ADDED)
+    return [
+        float(one) if any(map(str.isalnum, text)) else 0.0
+        for text, one in zip(texts, rewards, strict=True)
+    ]
+
+
+def right_findings(
+    references: Sequence[str], texts: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each text how many findings are right, and how many are right or wrong."""
+    rows = compared(read_findings(references), read_findings(texts)).drop_nulls("verdict")
+    both_deny = (pl.col("verdict") == "correct") & (pl.col("reference_state") == "negative")
+    rows = rows.filter(~both_deny)
+    right = rows["verdict"].replace_strict(_RIGHT, return_dtype=pl.Float64)
+    return (
+        np.bincount(rows["row"], right, minlength=len(texts)),
+        np.bincount(rows["row"], minlength=len(texts)),
     )
-    rewards = []
-    for text, hit, total in zip(texts, hits, given + expected, strict=True):
-        value = 2 * hit / total if total else NOTHING_AFFIRMED
-        rewards.append(float(value) if text.strip() else 0.0)
-    return rewards
 
 
 def _text_of(completion: Any, row: int) -> str:

@@ -1,47 +1,54 @@
-"""The reward for reinforcement learning: exact F1 of one report, by TRL's convention."""
+"""The reward for reinforcement learning: right findings of one report, by TRL's convention."""
 
 from typing import Any
 
-import numpy as np
-import polars as pl
 import pytest
 
 import pacer
 from pacer.core.errors import DataError
-from pacer.extras.certify.metrics import scores_of
 from pacer.phantom.language import sample_texts
 
 TEXTS = [report.text for report in sample_texts(11, 60)]
 
 
-def test_the_reward_is_exact_f1_of_each_report() -> None:
-    pairs = [(one, other) for one in TEXTS[:8] for other in TEXTS[:8]]
+def test_only_copies_of_what_is_stated_earn_all_and_nothing_earns_zero() -> None:
+    pairs = [(one, other) for one in TEXTS[:16] for other in TEXTS[:16]]
     references, texts = map(list, zip(*pairs))
     rewards = pacer.reward(completions=texts, references=references, prompts=[""])
     assert all(type(one) is float for one in rewards)
-    ids = list(map(str, range(len(texts))))
-    cards = pl.DataFrame({"id": ids, "reference": references, "text": texts})
-    exact = scores_of(cards, {}, ["exact_f1"])["exact_f1"]
-    assert rewards == [1.0 if np.isnan(one) else pytest.approx(one) for one in exact]
-    assert {0.0, 1.0} < {*rewards}
+    assert 0 < min(rewards) < 0.2 and max(rewards) == 1 and len({*rewards}) >= 15
+    assert pacer.reward(TEXTS, TEXTS) == [1.0] * len(TEXTS)
+
+
+def test_repeating_a_report_changes_nothing() -> None:
+    references = [*TEXTS[1:], TEXTS[0]]
+    once = pacer.reward(TEXTS, references)
+    for between in (" ", "\n"):
+        assert pacer.reward([f"{text}{between}{text}" for text in TEXTS], references) == once
 
 
 @pytest.mark.parametrize(
     ("completion", "reference", "expected"),
     [
         ("Small left effusion.", "Small left pleural effusion.", 1.0),
-        ("Small right effusion.", "Small left pleural effusion.", 0.0),
-        ("Effusion. Edema.", "There is edema.", pytest.approx(2 / 3)),
+        ("Small right effusion.", "Small left pleural effusion.", 2 / 3),
+        ("Small right effusion.", "Small left effusion. Edema.", 1 / 2.5),
+        ("Possible edema.", "Edema.", 2 / 3),
+        ("Possible edema.", "Possible edema.", 1.0),
+        ("Effusion. Edema.", "There is edema.", 1.5 / 2.5),
+        ("Edema. No effusion.", "There is edema.", 1.0),
         ("No effusion.", "Lungs are clear.", 1.0),
-        ("Possible edema.", "Lungs are clear.", 1.0),
-        ("No effusion.", "Edema.", 0.0),
-        ("Edema.", "Lungs are clear.", 0.0),
+        ("Pneumothorax.", "Hips are normal.", 1 / 3),
+        ("No edema.", "Edema.", 1 / 3),
+        ("Edema.", "No edema.", 1 / 3),
+        ("Compare with the prior study.", "Edema. Effusion.", 0.5 / 2.5),
         ("", "Lungs are clear.", 0.0),
         (" \n", "Edema.", 0.0),
+        ("...", "Lungs are clear.", 0.0),
     ],
 )
 def test_values(completion: str, reference: str, expected: float) -> None:
-    assert pacer.reward([completion], [reference]) == [expected]
+    assert pacer.reward([completion], [reference]) == [pytest.approx(expected)]
 
 
 def test_messages_count_by_their_last_content() -> None:

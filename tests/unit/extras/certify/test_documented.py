@@ -35,6 +35,7 @@ def test_what_a_policy_gains_without_looking_at_the_image() -> None:
         "the reference": references,
         "the reference twice": [f"{text} {text}" for text in references],
         '"Normal chest radiograph." for everyone': ["Normal chest radiograph."] * 300,
+        '"There is no …" of all 13 findings for everyone': [stated(FINDINGS, "no ")] * 300,
         "another patient's reference": references[1:] + references[:1],
         "the most frequent finding for everyone": [f"There is {frequent}."] * 300,
         "all 13 findings for everyone": [stated(FINDINGS)] * 300,
@@ -49,5 +50,5 @@ def test_what_a_policy_gains_without_looking_at_the_image() -> None:
         assert gained == pytest.approx(float(figure[1]), abs=0.0005), name
 
 
-def stated(names: list[str] | tuple[str, ...]) -> str:
-    return " ".join(f"There is {name}." for name in names)
+def stated(names: list[str] | tuple[str, ...], no: str = "") -> str:
+    return " ".join(f"There is {no}{name}." for name in names)
