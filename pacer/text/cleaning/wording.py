@@ -11,6 +11,8 @@ first and so mask the words inside them ("in stable condition" masks "stable").
 """
 
 import re
+from functools import lru_cache
+from itertools import chain
 
 from pacer.core.io import yaml_beside
 
@@ -44,14 +46,22 @@ _PATTERN = re.compile(
     + ")"
 )
 
+_SENTENCE_END = re.compile(r"(?<=\.) ")
+
 
 def prior_wording(text: str) -> tuple[str, ...]:
     """Return the rules that match in a raw or cleaned report ("comparison", "unchanged", "again"),
     each once, in order of their first match."""
-    matches = _PATTERN.finditer(" ".join(text.split()).lower())  # as in :func:`find_wording`
-    return tuple(
-        dict.fromkeys(_RULE_OF_GROUP[match.lastgroup] for match in matches if match.lastgroup)
-    )
+    normal = " ".join(text.split()).lower()  # as in :func:`find_wording`
+    # no phrase goes on after a full stop, and sentences occur again and again
+    return tuple(dict.fromkeys(chain.from_iterable(map(_rules_in, _SENTENCE_END.split(normal)))))
+
+
+@lru_cache(100_000)
+def _rules_in(sentence: str) -> tuple[str, ...]:
+    """Return the rules that match in a sentence with its full stop."""
+    matches = _PATTERN.finditer(sentence)
+    return tuple(_RULE_OF_GROUP[match.lastgroup] for match in matches if match.lastgroup)
 
 
 def find_wording(text: str) -> list[tuple[int, int, str]]:
