@@ -118,7 +118,8 @@ def read_about(path: str | Path) -> dict[str, Any]:
     """Return the settings with which ``records.parquet`` was written: ``cleaner``, ``target``,
     ``unseen_comparisons``, ``format``, ``limit``, and whether it was ``generated``. Empty if
     another program wrote the table."""
-    about = pl.read_parquet_metadata(path).get(ABOUT)
+    with open(path, "rb") as file:
+        about = pl.read_parquet_metadata(file).get(ABOUT)
     return {} if about is None else json.loads(about)
 
 
