@@ -25,7 +25,7 @@ from pacer.text.rules import extract_anchor, read_attributes
 
 FILE, UNCHANGED = "texts.csv", "unchanged"
 COLUMNS = ("id", "patient_id", "reference", "text", "kind", "dose", "change")
-#: Kind of fault -> what takes the place of a sentence; of one that exchanges words, ``old new``.
+#: Kind of fault -> the words that are exchanged, ``old new old new``.
 EXCHANGED = {
     "side swapped": "left right right left",
     "severity changed": "mild severe severe mild small large large small moderate severe "
@@ -36,13 +36,29 @@ EXCHANGED = {
     "decreased persistent new",
 }
 COMPARED, REPEATED, INVENTED = "comparison invented", "sentence repeated", "finding invented"
+
+
+class Fault(NamedTuple):
+    """How a fault is planted."""
+
+    #: Which sentences are replaced: those that state a finding (:data:`STATING`), an empty one at
+    #: the end for a finding that is not mentioned (:data:`UNMENTIONED`), or any one (:data:`ANY`).
+    sentence: str
+    #: What takes their place; a further sentence that states the finding is left out.
+    replacement: str
+    #: Number of findings that the rules then read differently.
+    difference: int
+
+
+STATING, UNMENTIONED, ANY = "stating", "unmentioned", "any"
 FAULTS = {
-    "finding denied": "No {name}.",
-    "finding dropped": "",
-    INVENTED: "The study shows {name}.",
-    **EXCHANGED,
-    COMPARED: "{opening}, {lowered}",
-    REPEATED: "{text} {text}",
+    "finding denied": Fault(STATING, "No {name}.", 1),
+    "finding dropped": Fault(STATING, "", 1),
+    INVENTED: Fault(UNMENTIONED, "The study shows {name}.", 1),
+    # all sentences that state the finding, with words exchanged
+    **{kind: Fault(STATING, "{text}", 1) for kind in EXCHANGED},
+    COMPARED: Fault(ANY, "{opening}, {lowered}", 0),
+    REPEATED: Fault(ANY, "{text} {text}", 0),
 }
 #: The kinds of other words for the same facts.
 WORDS = ("other order", "British spelling", "numbered list", "other report")
@@ -77,10 +93,10 @@ def facts(text: str) -> list[tuple]:
 
 def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[Variant]:
     """Return the texts of one, two and three faults, and of all for which there is room."""
+    fault = FAULTS[kind]
     sentences = [*report.sentences]
-    of_findings = kind not in (COMPARED, REPEATED)
-    targets = FINDINGS if of_findings else range(len(sentences))
-    if kind == INVENTED:
+    targets = range(len(sentences)) if fault.sentence == ANY else FINDINGS
+    if fault.sentence == UNMENTIONED:
         stated = {*report.statuses, *report.study.findings}
         unknown = [("", frozenset([name])) for name in FINDINGS if name not in stated]
         sentences = [(text, frozenset()) for text, _ in sentences] + unknown
@@ -88,22 +104,23 @@ def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[
     changes: list[str] = []
     for target in draw.sample(targets, len(targets)):
         new = [*sentences]
-        templates = iter([FAULTS[kind]])
+        replacement = fault.replacement
         for at, (text, names) in enumerate(sentences):
             if target in (at, *names):
-                # a finding that is denied or dropped is not mentioned again
-                changed = next(templates, "").format(
+                changed = replacement.format(
                     name=target,
                     text=text,
                     opening=draw.choice(WORDING.compared),
                     lowered=f"{text[:1].lower()}{text[1:]}",
                 )
                 if kind in EXCHANGED:
-                    changed = exchanged(EXCHANGED[kind], text)
+                    changed = exchanged(EXCHANGED[kind], changed)
+                else:
+                    replacement = ""  # a finding that is denied is not mentioned again
                 new[at] = changed, frozenset()
         text = " ".join(sentence for sentence, _ in new if sentence)
         differ = sum(map(tuple.__ne__, facts(report.text), facts(text)))
-        if text and differ == (len(texts) + 1 if of_findings else 0):
+        if text and differ == fault.difference * (len(texts) + 1):
             changes += [f"{a} → {b}" for (a, _), (b, _) in zip(sentences, new) if a != b]
             sentences = new
             texts.append(Variant(text, kind, len(texts) + 1, " | ".join(changes)))
