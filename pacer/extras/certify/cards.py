@@ -10,6 +10,7 @@ known what they state. Every random choice is a function of the seed and the ref
 import random
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import polars as pl
@@ -18,14 +19,14 @@ from pacer.core.anchor import KINDS, Attributes
 from pacer.core.contexts import availability
 from pacer.core.findings import FINDINGS
 from pacer.phantom.language import PhantomReport, contexts_of, report_of, write_report
-from pacer.phantom.wording import WORDING
+from pacer.phantom.wording import WORDING, capitalised
 from pacer.phantom.world import make_world
 from pacer.text.cleaning.cleaners import raw_sentences
 from pacer.text.rules import extract_anchor, read_attributes
 
 FILE, UNCHANGED = "texts.csv", "unchanged"
 COLUMNS = ("id", "patient_id", "reference", "text", "kind", "dose", "change")
-#: Kind of fault -> the words that are exchanged, ``old new old new``.
+#: Kind of fault -> the words that are exchanged, ``old new old new``: those of an attribute.
 EXCHANGED = {
     "side swapped": "left right right left",
     "severity changed": "mild severe severe mild small large large small moderate severe "
@@ -36,6 +37,8 @@ EXCHANGED = {
     "decreased persistent new",
 }
 COMPARED, REPEATED, INVENTED = "comparison invented", "sentence repeated", "finding invented"
+OPPOSITE = "opposite stated"
+OPPOSITES = "present absent likely unlikely normal abnormal"
 
 
 class Fault(NamedTuple):
@@ -56,7 +59,7 @@ FAULTS = {
     "finding dropped": Fault(STATING, "", 1),
     INVENTED: Fault(UNMENTIONED, "The study shows {name}.", 1),
     # all sentences that state the finding, with words exchanged
-    **{kind: Fault(STATING, "{text}", 1) for kind in EXCHANGED},
+    **{kind: Fault(STATING, "{text}", 1) for kind in (*EXCHANGED, OPPOSITE)},
     COMPARED: Fault(ANY, "{opening}, {lowered}", 0),
     REPEATED: Fault(ANY, "{text} {text}", 0),
 }
@@ -94,6 +97,7 @@ def facts(text: str) -> list[tuple]:
 def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[Variant]:
     """Return the texts of one, two and three faults, and of all for which there is room."""
     fault = FAULTS[kind]
+    words = OPPOSITES if kind == OPPOSITE else EXCHANGED.get(kind)
     sentences = [*report.sentences]
     targets = range(len(sentences)) if fault.sentence == ANY else FINDINGS
     if fault.sentence == UNMENTIONED:
@@ -113,8 +117,8 @@ def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[
                     opening=draw.choice(WORDING.compared),
                     lowered=f"{text[:1].lower()}{text[1:]}",
                 )
-                if kind in EXCHANGED:
-                    changed = exchanged(EXCHANGED[kind], changed)
+                if words:
+                    changed = exchanged(words, changed)
                 else:
                     replacement = ""  # a finding that is denied is not mentioned again
                 new[at] = changed, frozenset()
@@ -125,6 +129,23 @@ def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[
             sentences = new
             texts.append(Variant(text, kind, len(texts) + 1, " | ".join(changes)))
     return texts[:3] + texts[3:][-1:]
+
+
+def with_opposites(report: PhantomReport) -> PhantomReport:
+    """Return a report in words that have opposites: it first states each finding of another report
+    as "present" or "likely", then has those of its sentences that affirm none."""
+    anchor = extract_anchor(report.text).described(read_attributes(report.text), KINDS)
+    sentences = [
+        (capitalised(f"{anchor.text(name)} {word}."), frozenset([name]))
+        for names, word in ((anchor.positive, "present"), (anchor.uncertain, "likely"))
+        for name in names
+    ]
+    for text, names in report.sentences:
+        if not names:
+            denied = frozenset(extract_anchor(text).negative)
+            sentences.append((text, denied))
+    text = " ".join(text for text, _ in sentences)
+    return replace(report, findings=text, impression="", sentences=tuple(sentences))
 
 
 def is_read_as_planned(sentence: str) -> bool:
@@ -159,19 +180,25 @@ def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -
 
 
 def of_synthetic(seed: int, limit: int) -> Iterator[tuple]:
-    """Yield the cards of synthetic reports, each of another patient."""
+    """Yield the cards of synthetic reports, each of another patient; those of opposites are made of
+    a second reference."""
     for patient in make_world(seed, limit):
         study = patient.studies[-1]
         draw = random.Random(f"{seed} {study.study_id}")
         report = report_of(study, draw.choice(contexts_of(study)))
         context = report.context
         # forty other reports are tried until one has the same facts
-        others = (write_report(study, context, study.rng(1000 + n)).text for n in range(40))
+        others = [write_report(study, context, study.rng(1000 + n)).text for n in range(40)]
         texts = [*reworded_texts(report.text, draw, others)]
         for kind in FAULTS:
-            if kind != COMPARED or not availability(context)[1]:
+            if kind != OPPOSITE and (kind != COMPARED or not availability(context)[1]):
                 texts += faulty_texts(kind, report, draw)
         yield from _cards(study.study_id, study.subject_id, report.text, texts)
+        plain = with_opposites(report)
+        faulty = faulty_texts(OPPOSITE, plain, draw)
+        if faulty and plain.text != report.text:
+            texts = [*reworded_texts(plain.text, draw, others), *faulty]
+            yield from _cards(f"{study.study_id} plain", study.subject_id, plain.text, texts)
 
 
 def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[tuple]:

@@ -12,7 +12,7 @@ import polars as pl
 
 from pacer.display.numbers import number
 from pacer.display.tables import Table
-from pacer.extras.certify.cards import FAULTS, UNCHANGED, WORDS
+from pacer.extras.certify.cards import FAULTS, OPPOSITE, UNCHANGED, WORDS
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import DEFAULTS
 from pacer.reporting.charts import interval_chart
@@ -66,8 +66,9 @@ def judge(cards: pl.DataFrame, scores: np.ndarray) -> Judged:
     costs = [cost.mean() for cost in values.values()]
     fault = pl.mean_horizontal(costs)
     is_unit = (pl.min_horizontal(costs) >= 0) & (fault > 0)  # no fault is rewarded
+    is_natural = pl.col(f"{OPPOSITE} 1").is_null()  # the references of opposites are lists
     for kind in WORDS:
-        values[f"cost {kind}"] = unchanged - pl.col(f"{kind} 0")
+        values[f"cost {kind}"] = pl.when(is_natural).then(unchanged - pl.col(f"{kind} 0"))
         values[f"in faults {kind}"] = values[f"cost {kind}"] / pl.when(is_unit).then(fault)
     for kind in FAULTS:
         one, two, three = (pl.col(f"{kind} {dose}") for dose in (1, 2, 3))

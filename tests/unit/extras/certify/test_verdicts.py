@@ -15,6 +15,7 @@ from pacer.extras.certify import metrics
 from pacer.extras.certify.cards import (
     COMPARED,
     FAULTS,
+    OPPOSITE,
     REPEATED,
     WORDS,
     facts,
@@ -85,12 +86,37 @@ def test_a_metric_of_words_rewards_what_changes_few_of_them(cards: pl.DataFrame)
     assert found["other report"]["in faults"].value > 1
 
 
-def test_exact_f1_sees_all_six_kinds_of_wrong_findings(cards: pl.DataFrame) -> None:
+def test_exact_f1_sees_all_seven_kinds_of_wrong_findings(cards: pl.DataFrame) -> None:
     scores = scores_of(cards, {}, ["exact_f1"])
     found, verdicts = judged(cards, scores["exact_f1"])
     assert [kind for kind in FAULTS if verdicts[kind] == "sees"] == OF_FINDINGS
     assert min(found[kind]["below"].value for kind in OF_FINDINGS) >= 0.9
     assert {found[kind]["cost"].value for kind in WORDS} == {0}
+
+
+def test_a_metric_that_takes_opposites_for_paraphrases_does_not_see_them(
+    cards: pl.DataFrame,
+) -> None:
+    """Like METEOR, it gives almost all points for a word's opposite."""
+    pairs = {"absent": "present", "unlikely": "likely", "abnormal": "normal"}
+    scores = []
+    for reference, text in cards["reference", "text"].iter_rows():
+        before, after = (re.findall(r"\w+", of.lower()) for of in (reference, text))
+        alike = [pairs.get(word, word) for word in after]
+        same = sum(a == b for a, b in zip(before, alike)) - 0.1 * (alike != after)
+        scores.append(same / max(len(before), len(after)))
+    found, verdicts = judged(cards, scores)
+    assert verdicts[OPPOSITE] == "rewards" and found[OPPOSITE]["lowered"].value == 1
+
+
+def test_the_references_of_opposites_serve_their_own_row_alone(cards: pl.DataFrame) -> None:
+    scores = np.random.default_rng(1).normal(size=len(cards))
+    of_opposites = cards["reference"].is_in(cards.filter(kind=OPPOSITE)["reference"].implode())
+    with_them, _ = judged(cards, scores)
+    without, _ = judged(cards.filter(~of_opposites), scores[~of_opposites.to_numpy()])
+    for kind in (*without.keys() - {OPPOSITE},):
+        kept = without[kind].keys() - {"in faults"}
+        assert {of: with_them[kind][of] for of in kept} == {of: without[kind][of] for of in kept}
 
 
 def test_scores_of_this_package_are_those_of_single_reports(cards: pl.DataFrame) -> None:
