@@ -26,7 +26,9 @@ from pacer.text.rules import extract_anchor, read_attributes
 
 FILE, UNCHANGED = "texts.csv", "unchanged"
 COLUMNS = ("id", "patient_id", "reference", "text", "kind", "dose", "change")
-#: Kind of fault -> the words that are exchanged, ``old new old new``: those of an attribute.
+OPPOSITE = "opposite stated"
+#: Kind of fault -> the words that are exchanged, ``old new old new``: those of each attribute, then
+#: those that deny a finding.
 EXCHANGED = {
     "side swapped": "left right right left",
     "severity changed": "mild severe severe mild small large large small moderate severe "
@@ -35,10 +37,9 @@ EXCHANGED = {
     "increase worsening improving improving worsening worsened improved improved worsened worse "
     "better improvement worsening progressed improved new decreased unchanged increased stable "
     "decreased persistent new",
+    OPPOSITE: "present absent likely unlikely normal abnormal",
 }
 COMPARED, REPEATED, INVENTED = "comparison invented", "sentence repeated", "finding invented"
-OPPOSITE = "opposite stated"
-OPPOSITES = "present absent likely unlikely normal abnormal"
 
 
 class Fault(NamedTuple):
@@ -59,7 +60,7 @@ FAULTS = {
     "finding dropped": Fault(STATING, "", 1),
     INVENTED: Fault(UNMENTIONED, "The study shows {name}.", 1),
     # all sentences that state the finding, with words exchanged
-    **{kind: Fault(STATING, "{text}", 1) for kind in (*EXCHANGED, OPPOSITE)},
+    **{kind: Fault(STATING, "{text}", 1) for kind in EXCHANGED},
     COMPARED: Fault(ANY, "{opening}, {lowered}", 0),
     REPEATED: Fault(ANY, "{text} {text}", 0),
 }
@@ -97,7 +98,6 @@ def facts(text: str) -> list[tuple]:
 def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[Variant]:
     """Return the texts of one, two and three faults, and of all for which there is room."""
     fault = FAULTS[kind]
-    words = OPPOSITES if kind == OPPOSITE else EXCHANGED.get(kind)
     sentences = [*report.sentences]
     targets = range(len(sentences)) if fault.sentence == ANY else FINDINGS
     if fault.sentence == UNMENTIONED:
@@ -117,8 +117,8 @@ def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[
                     opening=draw.choice(WORDING.compared),
                     lowered=f"{text[:1].lower()}{text[1:]}",
                 )
-                if words:
-                    changed = exchanged(words, changed)
+                if kind in EXCHANGED:
+                    changed = exchanged(EXCHANGED[kind], changed)
                 else:
                     replacement = ""  # a finding that is denied is not mentioned again
                 new[at] = changed, frozenset()
@@ -140,10 +140,11 @@ def with_opposites(report: PhantomReport) -> PhantomReport:
         for names, word in ((anchor.positive, "present"), (anchor.uncertain, "likely"))
         for name in names
     ]
-    for text, names in report.sentences:
-        if not names:
-            denied = frozenset(extract_anchor(text).negative)
-            sentences.append((text, denied))
+    sentences += [
+        (text, frozenset(extract_anchor(text).negative))
+        for text, names in report.sentences
+        if not names
+    ]
     text = " ".join(text for text, _ in sentences)
     return replace(report, findings=text, impression="", sentences=tuple(sentences))
 
@@ -160,7 +161,7 @@ def is_read_as_planned(sentence: str) -> bool:
 
     return all(
         other_facts(exchanged(pairs, sentence), kind) == other_facts(sentence, kind)
-        for kind, pairs in zip(KINDS, EXCHANGED.values(), strict=True)
+        for kind, pairs in zip(KINDS, EXCHANGED.values())  # not of opposites
     )
 
 
