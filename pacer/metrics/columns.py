@@ -20,8 +20,9 @@ from pacer.metrics.options import Function
 
 #: Endings that mark the columns of controls.
 _OF_CONTROLS = ("_hypothesis", "_labels", "_unchanged")
-#: Names of a parameter for generated texts.
-_GENERATED = re.compile(r"(candidate|generation|hyp|pred|prediction)s?|hypothes[ei]s")
+#: Names of parameters for references and for generated texts: ``gts``, ``y_true``, ``cands``.
+_REFERENCES = re.compile(r"(?:^|_)(?:ref|gt|gold|ground|target|truth|true|label|source|orig)")
+_GENERATED = re.compile(r"(?:^|_)(?:cand|completion|gen|hyp|output|pred|response|summar|sys)")
 #: The entry points by which an installed package offers metrics.
 ENTRY_POINTS = "pacer.scores"
 
@@ -77,18 +78,36 @@ def _origin(function: Function) -> str:
     return " of ".join([name, *(f"{package} {version(package)}" for package in packages[:1])])
 
 
-def _check_order(name: str, function: Function) -> None:
-    """Raise a ConfigError if a function's first parameter has the name of generated texts, which
-    other packages' metrics take first."""
+def _arguments(
+    name: str, function: Function, references: list[str], reports: list[str]
+) -> tuple[tuple[list[str], ...], dict[str, list[str]]]:
+    """Return the arguments of a metric, positional and named. The names of its parameters tell
+    which takes the references and which the reports; otherwise the references come first. Raises a
+    ConfigError if both are named as one of the two, or something else is needed."""
     try:
-        first = next(iter(signature(function).parameters), "")
+        parameters = signature(function).parameters.values()
     except (TypeError, ValueError):  # of a function in C
-        return
-    if _GENERATED.fullmatch(first):
+        return (references, reports), {}
+    known = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    needed = [one.name for one in known if one.default is one.empty]
+    names = needed if len(needed) > 1 else [one.name for one in known]
+    of_references = [key for key in names if _REFERENCES.search(key)]
+    of_reports = [key for key in names if _GENERATED.search(key) and key not in of_references]
+    if len(names) < 2:  # of *texts, or of completions and **columns
+        if of_reports:
+            return (), {of_reports[0]: reports, "references": references}
+        return (references, reports), {}
+    others = [key for key in names if key not in {*of_references, *of_reports}]
+    first = of_references or others[:1]
+    second = of_reports or [key for key in others if key not in first]
+    if not first or not second or {*needed} - {first[0], second[0]}:
         raise ConfigError(
-            f"metrics: {name} takes {first} first, but is called with references, then reports; "
-            "exchange its first two parameters"
+            f"metrics: {name} takes {', '.join(names)}; expected two parameters, for the "
+            "references and for the reports; name them references and texts"
         )
+    given = {first[0]: references, second[0]: reports}
+    places = [one.name for one in known if one.kind is one.POSITIONAL_ONLY and one.name in given]
+    return tuple(given.pop(key) for key in places), given
 
 
 def metric_columns(
@@ -102,11 +121,12 @@ def metric_columns(
     meanings: dict[str, str] = {}
     for name, function in metrics.items():
         origin = _origin(function)
-        _check_order(name, function)
+        texts = cases["reference"].to_list(), cases["hypothesis"].to_list()
+        positional, named = _arguments(name, function, *texts)
         where = f"metrics: {name} ({origin})"
         meanings[name] = f"mean of your score, {origin}"
         try:
-            values = function(cases["reference"].to_list(), cases["hypothesis"].to_list())
+            values = function(*positional, **named)
         except Exception as error:  # its message could hold a report
             file, line, *_ = extract_tb(error.__traceback__)[:2][-1]
             place = f"{type(error).__name__} ({Path(file).name}, line {line})"

@@ -2,7 +2,9 @@
 limit.
 
 METEOR writes counts for each pair, from which :mod:`pacer.metrics.nlg` computes scores of pairs and
-of a corpus.
+of a corpus. Its paraphrases contain opposites (normal and abnormal, present and absent, likely and
+unlikely), and it often matches a repeated word with an earlier place in the reference than the
+right one (see ``docs/scores.md``).
 """
 
 import os

@@ -47,8 +47,10 @@ def verdict_table() -> str:
     lines = CERTIFICATE.read_text(encoding="utf-8").splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("| Verdict"))
     last = lines.index("", first)
-    kept = [re.sub(r" \([^)]*\)", "", line) for line in (lines[first], *lines[first + 2 : last])]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in kept]
+    rows = [
+        [cell.strip().partition(" (")[0] for cell in line.strip("|").split("|")]
+        for line in (lines[first], *lines[first + 2 : last])
+    ]
     rows = [row for row in rows if row[0] not in OTHER_FAULTS]
     scores = [
         " | ".join((f"`{name}`", *verdicts))

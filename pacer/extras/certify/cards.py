@@ -10,6 +10,7 @@ known what they state. Every random choice is a function of the seed and the ref
 import random
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import polars as pl
@@ -18,14 +19,16 @@ from pacer.core.anchor import KINDS, Attributes
 from pacer.core.contexts import availability
 from pacer.core.findings import FINDINGS
 from pacer.phantom.language import PhantomReport, contexts_of, report_of, write_report
-from pacer.phantom.wording import WORDING
+from pacer.phantom.wording import WORDING, capitalised
 from pacer.phantom.world import make_world
 from pacer.text.cleaning.cleaners import raw_sentences
 from pacer.text.rules import extract_anchor, read_attributes
 
 FILE, UNCHANGED = "texts.csv", "unchanged"
 COLUMNS = ("id", "patient_id", "reference", "text", "kind", "dose", "change")
-#: Kind of fault -> what takes the place of a sentence; of one that exchanges words, ``old new``.
+OPPOSITE = "opposite stated"
+#: Kind of fault -> the words that are exchanged, ``old new old new``: those of each attribute, then
+#: those that deny a finding.
 EXCHANGED = {
     "side swapped": "left right right left",
     "severity changed": "mild severe severe mild small large large small moderate severe "
@@ -34,15 +37,32 @@ EXCHANGED = {
     "increase worsening improving improving worsening worsened improved improved worsened worse "
     "better improvement worsening progressed improved new decreased unchanged increased stable "
     "decreased persistent new",
+    OPPOSITE: "present absent likely unlikely normal abnormal",
 }
 COMPARED, REPEATED, INVENTED = "comparison invented", "sentence repeated", "finding invented"
+
+
+class Fault(NamedTuple):
+    """How a fault is planted."""
+
+    #: Which sentences are replaced: those that state a finding (:data:`STATING`), an empty one at
+    #: the end for a finding that is not mentioned (:data:`UNMENTIONED`), or any one (:data:`ANY`).
+    sentence: str
+    #: What takes their place; a further sentence that states the finding is left out.
+    replacement: str
+    #: Number of findings that the rules then read differently.
+    difference: int
+
+
+STATING, UNMENTIONED, ANY = "stating", "unmentioned", "any"
 FAULTS = {
-    "finding denied": "No {name}.",
-    "finding dropped": "",
-    INVENTED: "The study shows {name}.",
-    **EXCHANGED,
-    COMPARED: "{opening}, {lowered}",
-    REPEATED: "{text} {text}",
+    "finding denied": Fault(STATING, "No {name}.", 1),
+    "finding dropped": Fault(STATING, "", 1),
+    INVENTED: Fault(UNMENTIONED, "The study shows {name}.", 1),
+    # all sentences that state the finding, with words exchanged
+    **{kind: Fault(STATING, "{text}", 1) for kind in EXCHANGED},
+    COMPARED: Fault(ANY, "{opening}, {lowered}", 0),
+    REPEATED: Fault(ANY, "{text} {text}", 0),
 }
 #: The kinds of other words for the same facts.
 WORDS = ("other order", "British spelling", "numbered list", "other report")
@@ -77,10 +97,10 @@ def facts(text: str) -> list[tuple]:
 
 def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[Variant]:
     """Return the texts of one, two and three faults, and of all for which there is room."""
+    fault = FAULTS[kind]
     sentences = [*report.sentences]
-    of_findings = kind not in (COMPARED, REPEATED)
-    targets = FINDINGS if of_findings else range(len(sentences))
-    if kind == INVENTED:
+    targets = range(len(sentences)) if fault.sentence == ANY else FINDINGS
+    if fault.sentence == UNMENTIONED:
         stated = {*report.statuses, *report.study.findings}
         unknown = [("", frozenset([name])) for name in FINDINGS if name not in stated]
         sentences = [(text, frozenset()) for text, _ in sentences] + unknown
@@ -88,26 +108,45 @@ def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[
     changes: list[str] = []
     for target in draw.sample(targets, len(targets)):
         new = [*sentences]
-        templates = iter([FAULTS[kind]])
+        replacement = fault.replacement
         for at, (text, names) in enumerate(sentences):
             if target in (at, *names):
-                # a finding that is denied or dropped is not mentioned again
-                changed = next(templates, "").format(
+                changed = replacement.format(
                     name=target,
                     text=text,
                     opening=draw.choice(WORDING.compared),
                     lowered=f"{text[:1].lower()}{text[1:]}",
                 )
                 if kind in EXCHANGED:
-                    changed = exchanged(EXCHANGED[kind], text)
+                    changed = exchanged(EXCHANGED[kind], changed)
+                else:
+                    replacement = ""  # a finding that is denied is not mentioned again
                 new[at] = changed, frozenset()
         text = " ".join(sentence for sentence, _ in new if sentence)
         differ = sum(map(tuple.__ne__, facts(report.text), facts(text)))
-        if text and differ == (len(texts) + 1 if of_findings else 0):
+        if text and differ == fault.difference * (len(texts) + 1):
             changes += [f"{a} → {b}" for (a, _), (b, _) in zip(sentences, new) if a != b]
             sentences = new
             texts.append(Variant(text, kind, len(texts) + 1, " | ".join(changes)))
     return texts[:3] + texts[3:][-1:]
+
+
+def with_opposites(report: PhantomReport) -> PhantomReport:
+    """Return a report in words that have opposites: it first states each finding of another report
+    as "present" or "likely", then has those of its sentences that affirm none."""
+    anchor = extract_anchor(report.text).described(read_attributes(report.text), KINDS)
+    sentences = [
+        (capitalised(f"{anchor.text(name)} {word}."), frozenset([name]))
+        for names, word in ((anchor.positive, "present"), (anchor.uncertain, "likely"))
+        for name in names
+    ]
+    sentences += [
+        (text, frozenset(extract_anchor(text).negative))
+        for text, names in report.sentences
+        if not names
+    ]
+    text = " ".join(text for text, _ in sentences)
+    return replace(report, findings=text, impression="", sentences=tuple(sentences))
 
 
 def is_read_as_planned(sentence: str) -> bool:
@@ -122,7 +161,7 @@ def is_read_as_planned(sentence: str) -> bool:
 
     return all(
         other_facts(exchanged(pairs, sentence), kind) == other_facts(sentence, kind)
-        for kind, pairs in zip(KINDS, EXCHANGED.values(), strict=True)
+        for kind, pairs in zip(KINDS, EXCHANGED.values())  # not of opposites
     )
 
 
@@ -142,19 +181,25 @@ def reworded_texts(text: str, draw: random.Random, others: Iterable[str] = ()) -
 
 
 def of_synthetic(seed: int, limit: int) -> Iterator[tuple]:
-    """Yield the cards of synthetic reports, each of another patient."""
+    """Yield the cards of synthetic reports, each of another patient; those of opposites are made of
+    a second reference."""
     for patient in make_world(seed, limit):
         study = patient.studies[-1]
         draw = random.Random(f"{seed} {study.study_id}")
         report = report_of(study, draw.choice(contexts_of(study)))
         context = report.context
         # forty other reports are tried until one has the same facts
-        others = (write_report(study, context, study.rng(1000 + n)).text for n in range(40))
+        others = [write_report(study, context, study.rng(1000 + n)).text for n in range(40)]
         texts = [*reworded_texts(report.text, draw, others)]
         for kind in FAULTS:
-            if kind != COMPARED or not availability(context)[1]:
+            if kind != OPPOSITE and (kind != COMPARED or not availability(context)[1]):
                 texts += faulty_texts(kind, report, draw)
         yield from _cards(study.study_id, study.subject_id, report.text, texts)
+        plain = with_opposites(report)
+        faulty = faulty_texts(OPPOSITE, plain, draw)
+        if faulty and plain.text != report.text:
+            texts = [*reworded_texts(plain.text, draw, others), *faulty]
+            yield from _cards(f"{study.study_id} plain", study.subject_id, plain.text, texts)
 
 
 def of_reports(reports: pl.DataFrame, seed: int, limit: int) -> Iterator[tuple]:

@@ -1,6 +1,10 @@
 """``pacer certify``: does a metric fall with faults, and not with other words?"""
 
 import json
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +20,20 @@ certify = typer.Typer(
     no_args_is_help=True,
     help="Find out what a metric sees, misses and punishes for nothing (docs/certificate.md).",
 )
+
+
+@contextmanager
+def _printing_to_stderr() -> Generator[None]:
+    """Let the user's functions, and the programs that they start, print to standard error."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 @certify.command()
@@ -96,7 +114,8 @@ def score(
             "wrote, with texts.csv unchanged"
         )
     texts = table.frame(COLUMNS).fill_null("").cast({"dose": int})
-    scores = scores_of(texts, paths, names, lower_is_better or (), chexbert)
+    with _printing_to_stderr():
+        scores = scores_of(texts, paths, names, lower_is_better or (), chexbert)
     judged = {name: judge(texts, values) for name, values in scores.items()}
     printed = tables(judged)
     origin = f"pacer {version_of('pacer')}, texts {hash_bytes(texts.write_csv().encode())}\n"

@@ -1,8 +1,7 @@
 """The scores of the cards: of the user's tables, of functions, and of this package."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
-from inspect import signature
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from pacer.extras.certify.cards import UNCHANGED
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import metrics_of
 from pacer.metrics.nlg import cider_by_case
-from pacer.metrics.options import DEFAULTS, Function
+from pacer.metrics.options import DEFAULTS
 from pacer.metrics.scores import SCORE_OF, score_of
 from pacer.statistics.calls import score
 from pacer.tables.columns import read_columns
@@ -54,7 +53,7 @@ def scores_of(
             cards["reference"],
             cards["text"],
             chexbert=chexbert,
-            metrics={name: called(function) for name, function in functions.items()},
+            metrics=functions,
             without={"meteor"}.difference(names),
         ).cases
         rule = CONVENTIONS[DEFAULTS.convention]
@@ -84,10 +83,3 @@ def _of_table(cards: pl.DataFrame, path: Path) -> np.ndarray:
     if missing:
         _log.warning(f"{path}: {len(missing):,} of {cards.height:,} texts have no score")
     return scores
-
-
-def called(function: Callable[..., Iterable[float]]) -> Function:
-    """Return a function of references and texts; a reward gets them by their names."""
-    if "completions" in signature(function).parameters:
-        return lambda references, texts: function(completions=texts, references=references)
-    return function

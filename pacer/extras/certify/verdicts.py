@@ -12,37 +12,38 @@ import polars as pl
 
 from pacer.display.numbers import number
 from pacer.display.tables import Table
-from pacer.extras.certify.cards import FAULTS, UNCHANGED, WORDS
+from pacer.extras.certify.cards import FAULTS, OPPOSITE, UNCHANGED, WORDS
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import DEFAULTS
 from pacer.reporting.charts import interval_chart
 from pacer.statistics.intervals import score_intervals
 
-#: What is measured of a kind of text, with the title of its table: the share of pairs in which the
-#: text with one fault scores below a reworded one, and of references in which it scores below the
-#: unchanged text, ties as halves; the mean fall of the score from the unchanged text to the one
-#: with a fault or with other words; the mean change of the score with each fault more; the cost of
-#: other words in units of the mean cost of one fault.
-MEASURES = {
-    "below": "Verdict, share of pairs",
-    "lowered": "Share lowered by one fault",
-    "cost": "Cost of one text",
-    "by dose": "Change with each fault",
-    "in faults": "Cost in faults",
+#: What is measured of a kind of text: the share of pairs in which the text with one fault scores
+#: below a reworded one, and of references in which it scores below the unchanged text, ties as
+#: halves; the mean fall of the score from the unchanged text to the one with a fault or with other
+#: words; the mean change of the score with each fault more; the cost of other words in units of the
+#: mean cost of one fault.
+MEASURES = ("below", "lowered", "cost", "by dose", "in faults")
+#: The two tables by title: the measure that is printed with its interval, and what follows it.
+TABLES = {
+    "Verdict, share of pairs": ("below", {"lowered": "lowered {}"}),
+    "Cost of one text": ("cost", {"by dose": "{} per fault", "in faults": "{} faults"}),
 }
 #: How to read the tables of texts with other words, and those with faults as well.
 NOTES_ON_WORDS = """\
 Cost: score of the unchanged text minus that of the text with other words. In parentheses: 95%
 intervals over patients."""
 NOTES = """\
-Share of pairs: a text with one fault scores below the same facts in other words. Share lowered: it
-scores below the unchanged text. Ties are halves; 0.5 is chance. Cost: score of the unchanged text
-minus that of the text with one fault, or with other words; in faults: in units of the mean cost of
-one fault. Change with each fault: over references with room for three. In parentheses: 95%
+Share of pairs: a text with one fault scores below the same facts in other words; lowered: it scores
+below the unchanged text. Ties are halves; 0.5 is chance. Cost: score of the unchanged text minus
+that of the text with one fault, or with other words; faults: in units of the mean cost of one
+fault. Per fault: change of the score, over references with room for three. In parentheses: 95%
 intervals over patients.
 sees: both shares are above 0.5 (the whole intervals). rewards: a fault raises the score (share
 lowered below 0.5); or it lowers the score, but other words for the same facts lower it more (share
-of pairs below 0.5). blind: neither is shown."""
+of pairs below 0.5). blind: neither is shown.
+Texts in which the rules of this package do not read the planted change of findings are left out.
+This favours scores by these rules, such as exact_f1."""
 #: What a metric makes of each kind of text: the ``verdict``, and those of :data:`MEASURES` that it
 #: has, each an Interval.
 Judged = Mapping[str, Mapping[str, Any]]
@@ -66,8 +67,9 @@ def judge(cards: pl.DataFrame, scores: np.ndarray) -> Judged:
     costs = [cost.mean() for cost in values.values()]
     fault = pl.mean_horizontal(costs)
     is_unit = (pl.min_horizontal(costs) >= 0) & (fault > 0)  # no fault is rewarded
+    is_natural = pl.col(f"{OPPOSITE} 1").is_null()  # the references of opposites are lists
     for kind in WORDS:
-        values[f"cost {kind}"] = unchanged - pl.col(f"{kind} 0")
+        values[f"cost {kind}"] = pl.when(is_natural).then(unchanged - pl.col(f"{kind} 0"))
         values[f"in faults {kind}"] = values[f"cost {kind}"] / pl.when(is_unit).then(fault)
     for kind in FAULTS:
         one, two, three = (pl.col(f"{kind} {dose}") for dose in (1, 2, 3))
@@ -100,12 +102,12 @@ def verdict(known: Mapping[str, Any]) -> str:
 
 
 def tables(judged: Mapping[str, Judged]) -> list[Table]:
-    """Return a table for each of the :data:`MEASURES` that there are: a line for each kind, a
-    column for each metric."""
+    """Return those of the :data:`TABLES` for which there are texts: a line for each kind, a column
+    for each metric."""
     found = []
-    for measure, title in MEASURES.items():
+    for title, (measure, others) in TABLES.items():
         lines = [
-            (kind, *(_cell(of[kind], measure) for of in judged.values()))
+            (kind, *(_cell(of[kind], measure, others) for of in judged.values()))
             for kind, known in next(iter(judged.values())).items()
             if measure in known
         ]
@@ -120,11 +122,19 @@ def notes(judged: Mapping[str, Judged]) -> str:
     return NOTES if has_faults else NOTES_ON_WORDS
 
 
-def _cell(known: Mapping[str, Any], measure: str) -> str:
-    """Format a measure with its interval; the share of pairs after the verdict."""
+def _cell(known: Mapping[str, Any], measure: str, others: Mapping[str, str]) -> str:
+    """Format a measure with its interval, and others without; the share of pairs after the
+    verdict."""
     one = known[measure]
     text = f"{known['verdict']} {number(one.value)}" if measure == "below" else number(one.value)
-    return text if one.low is None else f"{text} ({number(one.low)}…{number(one.high)})"
+    if one.low is not None:
+        text += f" ({number(one.low)}…{number(one.high)})"
+    further = (
+        form.format(number(known[name].value))
+        for name, form in others.items()
+        if name in known and known[name].value is not None
+    )
+    return ", ".join((text, *further))
 
 
 def chart(judged: Mapping[str, Judged]) -> str:

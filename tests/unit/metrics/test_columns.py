@@ -200,6 +200,49 @@ def test_a_function_that_does_not_give_a_number_for_each_pair(
     assert "zephyrine" not in "".join(traceback.format_exception(raised.value))
 
 
+ORDERS = """
+def f(references, texts): return share(references, texts)
+def f(one, other): return share(one, other)
+def f(one, other, /): return share(one, other)
+def f(*texts): return share(*texts)
+def f(references, texts, output_dir=None): return share(references, texts)
+def f(texts, references): return share(references, texts)
+def f(reports, references): return share(references, reports)
+def f(generated, ground_truth): return share(ground_truth, generated)
+def f(hyps, other): return share(other, hyps)
+def f(candidate_list, reference_list): return share(reference_list, candidate_list)
+def f(y_pred, y_true): return share(y_true, y_pred)
+def f(sys_sents, orig_sents): return share(orig_sents, sys_sents)
+def f(summaries, sources): return share(sources, summaries)
+def f(outputs, labels, /): return share(labels, outputs)
+def f(prediction_texts, reference_texts=None): return share(reference_texts, prediction_texts)
+def f(completions, prompts=None, references=None): return share(references, completions)
+def f(completions, **columns): return share(columns["references"], completions)
+def f(*, candidates, references): return share(references, candidates)
+"""
+
+
+@pytest.mark.parametrize("definition", ORDERS.strip().splitlines())
+def test_a_function_gets_references_and_reports_whatever_its_order(definition: str) -> None:
+    """The report has all words of the reference, but the reference lacks one of the report."""
+
+    def share(references: list[str], reports: list[str]) -> list[float]:
+        pairs = zip(references, reports, strict=True)
+        return [len({*a.split()} & {*b.split()}) / len({*a.split()}) for a, b in pairs]
+
+    names: dict[str, Any] = {"share": share}
+    exec(definition, names)
+    found = pacer.score(["no effusion ."], ["no effusion . no edema ."], metrics={"f": names["f"]})
+    assert found.scores["all"]["f"] == 1
+
+
+@pytest.mark.parametrize("names", ["predictions, outputs", "references, labels", "hyps, refs, k"])
+def test_a_function_whose_parameters_are_unclear_is_refused(names: str) -> None:
+    function = eval(f"lambda {names}: [1.0] * 3")
+    with pytest.raises(ConfigError, match=f"takes {names}; expected two parameters"):
+        pacer.score(REFERENCES, REPORTS, metrics={"mine": function})
+
+
 def test_the_example_of_contributing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:

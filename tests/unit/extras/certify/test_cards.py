@@ -1,6 +1,7 @@
 """The cards: a dose is what the rules read, other words change nothing, and a seed is one table."""
 
 import random
+import re
 from collections import Counter
 from itertools import pairwise
 
@@ -15,6 +16,7 @@ from pacer.extras.certify.cards import (
     COMPARED,
     FAULTS,
     INVENTED,
+    OPPOSITE,
     REPEATED,
     UNCHANGED,
     WORDS,
@@ -64,6 +66,11 @@ def test_a_dose_is_the_number_of_facts_that_differ(seed: int) -> None:
                 pair = zip(attributes or Attributes(), others or Attributes())
                 differ = [place for place, (one, other) in enumerate(pair) if one != other]
                 assert differ == [PARTS[kind]]
+        elif kind == OPPOSITE:
+            assert len(pairs) == dose
+            # the rules read no finding in "the heart is abnormal"
+            states = {"positive": "negative", "uncertain": "negative", "negative": None}
+            assert all(after == states[before] for (before, _), (after, _) in pairs)
         else:
             assert not pairs
 
@@ -84,6 +91,36 @@ def test_a_repeated_sentence_stands_once_more(made: pl.DataFrame) -> None:
         assert text.count(".") >= reference.count(".") + dose
 
 
+def test_an_opposite_changes_one_word_for_each_fault(made: pl.DataFrame) -> None:
+    pairs = {"present": "absent", "likely": "unlikely", "normal": "abnormal"}
+    used = set()
+    for reference, text, dose in made.filter(kind=OPPOSITE)[
+        "reference", "text", "dose"
+    ].iter_rows():
+        before, after = (re.findall(r"\w+", of.lower()) for of in (reference, text))
+        changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+        assert len(changed) == dose
+        assert all(pairs[old] == new for old, new in changed)
+        used |= {old for old, _ in changed}
+    assert used == {*pairs}
+
+
+def test_the_references_of_opposites_affirm_what_the_others_do(made: pl.DataFrame) -> None:
+    """They have other words for the same facts, too."""
+    opposites = made.filter(kind=OPPOSITE, dose=1)
+    natural = made.filter(kind=UNCHANGED).unique("patient_id", keep="first")
+    both = opposites.join(natural, on="patient_id", suffix="_natural")
+    assert len(both) == len(opposites) >= 60
+    for plain, text in both["reference", "reference_natural"].iter_rows():
+        affirmed = [
+            [fact if fact[0] in ("positive", "uncertain") else None for fact in facts(one)]
+            for one in (plain, text)
+        ]
+        assert affirmed[0] == affirmed[1]
+    reworded = made.filter(kind="other report")
+    assert len({*opposites["reference"]} & {*reworded["reference"]}) >= 30
+
+
 def test_doses_are_nested_and_the_last_has_all_for_which_there_is_room(made: pl.DataFrame) -> None:
     doses = made.filter(pl.col("dose") > 0).group_by("reference", "kind").agg("dose", "change")
     for _, kind, of_kind, changes in doses.iter_rows():
@@ -94,9 +131,10 @@ def test_doses_are_nested_and_the_last_has_all_for_which_there_is_room(made: pl.
 
 
 def test_every_kind_has_texts_of_many_references(made: pl.DataFrame) -> None:
-    counts = Counter(made.unique(["reference", "kind"])["kind"])
+    counts = Counter(made.unique(["patient_id", "reference", "kind"])["kind"])
     assert {*counts} == {UNCHANGED, *FAULTS, *WORDS}
-    assert counts[UNCHANGED] == made["patient_id"].n_unique() == 80
+    assert made["patient_id"].n_unique() == 80
+    assert counts[UNCHANGED] == 80 + counts[OPPOSITE]
     assert min(counts.values()) >= 15
     assert made["id"].is_unique().all()
 
@@ -114,7 +152,7 @@ def test_a_seed_is_one_table() -> None:
     text = make_cards(of_synthetic(0, 12)).write_csv()
     assert text == make_cards(of_synthetic(0, 12)).write_csv()
     assert text != make_cards(of_synthetic(1, 12)).write_csv()
-    assert hash_bytes(text.encode())[:12] == "30f1bdfe6bd2"
+    assert hash_bytes(text.encode())[:12] == "cf1f0a33ea47"
 
 
 def own(*texts: str | None) -> pl.DataFrame:

@@ -19,6 +19,10 @@ from tests.support.repository import ROOT
 
 Run = Callable[..., Outcome]
 MINE = """
+import subprocess
+
+print("imported")
+
 def overlap(references, texts):
     words = [(set(a.split()), set(b.split())) for a, b in zip(references, texts)]
     return [len(a & b) / max(1, len(a | b)) for a, b in words]
@@ -30,6 +34,11 @@ def broken(references, texts):
     return [1.0]
 
 def other_order(predictions, references):
+    print("scoring")
+    subprocess.run(["echo", "scored"])
+    return overlap(references, predictions)
+
+def unclear(predictions, outputs):
     return [1.0] * len(predictions)
 """
 
@@ -64,7 +73,7 @@ def test_functions_are_certified_side_by_side(pacer: Run, cards: Path) -> None:
     assert heading.split()[-3:] == ["mine:overlap", "mine:brevity", "exact_f1"]
     assert [line.split("  ")[0] for line in lines[: len(FAULTS)]] == [*FAULTS]
     dropped = next(line for line in lines if line.startswith("finding dropped"))
-    assert "rewards" in dropped and dropped.split()[-3] == "sees"
+    assert "rewards" in dropped and dropped.split()[-5] == "sees"
     assert "sees: both shares are above 0.5" in done.out
     folder = cards.parent / "certificate"
     text = (folder / "table.md").read_text()
@@ -89,6 +98,23 @@ def test_a_table_of_scores_is_certified(pacer: Run, cards: Path) -> None:
     assert found[REPEATED]["below"]["value"] == 1
     assert found["other order"]["in faults"]["value"] == 0
     assert (cards.parent / "elsewhere" / "table.md").is_file()
+
+
+@pytest.mark.usefixtures("cards")
+def test_a_metric_that_prints_leaves_json_alone() -> None:
+    """It is called by the names of its parameters, too."""
+    metrics = ("--metric", "mine:other_order", "--metric", "mine:overlap")
+    code = "from pacer.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "certify", "score", "cards", *metrics, "--json"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    one, other = json.loads(done.stdout).values()
+    assert one == other
+    assert {"imported", "scoring", "scored"} <= {*done.stderr.split()}
 
 
 def test_own_references_are_read_by_their_columns(pacer: Run, repository: Path) -> None:
@@ -119,7 +145,7 @@ def test_own_references_are_read_by_their_columns(pacer: Run, repository: Path) 
         (["--metric", "mine:absent"], "mine:absent .* cannot be imported"),
         (["--metric", "mine:"], "mine: is unknown; expected module:function"),
         (["--metric", "re:I"], "re:I is no function"),
-        (["--metric", "mine:other_order"], "takes predictions first, .* exchange"),
+        (["--metric", "mine:unclear"], "takes predictions, outputs; expected two parameters"),
         (["--metric", "f1"], "needs --chexbert"),
         (["absent.csv"], "absent.csv"),
         (["--lower-is-better", "mine"], "mine: there is no such .*; name one of exact_f1"),

@@ -50,5 +50,27 @@ def test_what_a_policy_gains_without_looking_at_the_image() -> None:
         assert gained == pytest.approx(float(figure[1]), abs=0.0005), name
 
 
+def test_what_meteor_takes_for_the_same() -> None:
+    page = " ".join((ROOT / "docs" / "scores.md").read_text(encoding="utf-8").split())
+    long = (
+        "The heart is normal. The mediastinum is normal. There is no effusion. There is no "
+        "pneumothorax."
+    )
+    pairs = [
+        ("The heart is normal.", "The heart is abnormal."),
+        ("The heart is normal.", "The heart is large."),
+        (long, "The heart is normal. The mediastinum is normal."),
+        (long, "There is no effusion. There is no pneumothorax."),
+        ("Mild edema is present.", "Mild edema is absent."),
+        ("Pneumonia is likely.", "Pneumonia is unlikely."),
+    ]
+    scored = pacer.score([one for one, _ in pairs], [other for _, other in pairs])
+    opposite, wrong, first, last, *others = scored.cases["meteor"]
+    assert f'"The heart is abnormal." has a METEOR of {opposite:.2f}' in page
+    assert f'"The heart is large." {wrong:.2f}' in page
+    assert f"the first two sentences have {first:.2f} and the last two {last:.2f}" in page
+    assert min(others) > 0.8
+
+
 def stated(names: list[str] | tuple[str, ...], no: str = "") -> str:
     return " ".join(f"There is {no}{name}." for name in names)

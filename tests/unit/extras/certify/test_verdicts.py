@@ -15,6 +15,7 @@ from pacer.extras.certify import metrics
 from pacer.extras.certify.cards import (
     COMPARED,
     FAULTS,
+    OPPOSITE,
     REPEATED,
     WORDS,
     facts,
@@ -22,7 +23,7 @@ from pacer.extras.certify.cards import (
     of_synthetic,
 )
 from pacer.extras.certify.metrics import scores_of
-from pacer.extras.certify.verdicts import MEASURES, Judged, chart, judge, notes, tables, verdict
+from pacer.extras.certify.verdicts import Judged, chart, judge, notes, tables, verdict
 from pacer.metrics.scores import SCORE_OF
 from pacer.statistics.halves import Interval
 
@@ -83,14 +84,41 @@ def test_a_metric_of_words_rewards_what_changes_few_of_them(cards: pl.DataFrame)
     assert verdicts["side swapped"] == "rewards"
     assert found["side swapped"]["cost"].low > 0
     assert found["other report"]["in faults"].value > 1
+    costs = tables({"overlap": found})[1].rows
+    assert re.search(r"\), \d\.\d+ faults$", costs[-1][1])
 
 
-def test_exact_f1_sees_all_six_kinds_of_wrong_findings(cards: pl.DataFrame) -> None:
+def test_exact_f1_sees_all_seven_kinds_of_wrong_findings(cards: pl.DataFrame) -> None:
     scores = scores_of(cards, {}, ["exact_f1"])
     found, verdicts = judged(cards, scores["exact_f1"])
     assert [kind for kind in FAULTS if verdicts[kind] == "sees"] == OF_FINDINGS
     assert min(found[kind]["below"].value for kind in OF_FINDINGS) >= 0.9
     assert {found[kind]["cost"].value for kind in WORDS} == {0}
+
+
+def test_a_metric_that_takes_opposites_for_paraphrases_does_not_see_them(
+    cards: pl.DataFrame,
+) -> None:
+    """Like METEOR, it gives almost all points for a word's opposite."""
+    pairs = {"absent": "present", "unlikely": "likely", "abnormal": "normal"}
+    scores = []
+    for reference, text in cards["reference", "text"].iter_rows():
+        before, after = (re.findall(r"\w+", of.lower()) for of in (reference, text))
+        alike = [pairs.get(word, word) for word in after]
+        same = sum(a == b for a, b in zip(before, alike)) - 0.1 * (alike != after)
+        scores.append(same / max(len(before), len(after)))
+    found, verdicts = judged(cards, scores)
+    assert verdicts[OPPOSITE] == "rewards" and found[OPPOSITE]["lowered"].value == 1
+
+
+def test_the_references_of_opposites_serve_their_own_row_alone(cards: pl.DataFrame) -> None:
+    scores = np.random.default_rng(1).normal(size=len(cards))
+    of_opposites = cards["reference"].is_in(cards.filter(kind=OPPOSITE)["reference"].implode())
+    with_them, _ = judged(cards, scores)
+    without, _ = judged(cards.filter(~of_opposites), scores[~of_opposites.to_numpy()])
+    for kind in (*without.keys() - {OPPOSITE},):
+        kept = without[kind].keys() - {"in faults"}
+        assert {of: with_them[kind][of] for of in kept} == {of: without[kind][of] for of in kept}
 
 
 def test_scores_of_this_package_are_those_of_single_reports(cards: pl.DataFrame) -> None:
@@ -149,10 +177,16 @@ def test_undefined_scores_do_not_count(cards: pl.DataFrame) -> None:
 def test_tables_have_the_metrics_side_by_side(cards: pl.DataFrame) -> None:
     found = {name: judge(cards, np.full(len(cards), 0.5)) for name in ("one", "other")}
     shown = tables(found)
-    assert [table.columns for table in shown] == [(title, *found) for title in MEASURES.values()]
+    assert [table.columns for table in shown] == [
+        ("Verdict, share of pairs", *found),
+        ("Cost of one text", *found),
+    ]
     assert [row[0] for row in shown[0].rows] == [*FAULTS]
     assert shown[0].rows[0][1].startswith("blind 0.500 (")
-    assert [row[0] for row in shown[-1].rows] == [*WORDS]
+    assert shown[0].rows[0][1].endswith("), lowered 0.500")
+    assert [row[0] for row in shown[1].rows] == [*FAULTS, *WORDS]
+    assert shown[1].rows[0][1].endswith("), 0.000 per fault")
+    assert "faults" not in shown[1].rows[-1][1]  # of no cost, which is no unit
     drawn = chart(found)
     assert drawn.startswith("<?xml") and all(kind in drawn for kind in FAULTS)
 
@@ -161,10 +195,8 @@ def test_own_cards_have_no_faults(cards: pl.DataFrame) -> None:
     table = cards.filter(pl.col("kind").is_in(["unchanged", *WORDS[:3]]))
     found = {"length": judge(table, np.array([-float(len(text)) for text in table["text"]]))}
     assert [*found["length"]] == [*WORDS[:3]]
-    assert [table.columns[0] for table in tables(found)] == [
-        MEASURES["cost"],
-        MEASURES["in faults"],
-    ]
+    (shown,) = tables(found)
+    assert shown.columns[0] == "Cost of one text"
     assert found["length"]["numbered list"]["cost"].value > 0
     assert "fault" not in notes(found)
 
