@@ -247,3 +247,5 @@ def test_commitments_that_affirm_too_little_and_equal_reports_are_said() -> None
         "another_patient_unchanged": [True] * 2 + [False] * 4,
     }
     assert warnings(pl.DataFrame(better), "llm-rg4") == []
+    of_an_earlier_version = pl.DataFrame(columns).drop("hypothesis_repetition")
+    assert warnings(of_an_earlier_version, "llm-rg4") == found
