@@ -182,7 +182,7 @@ def _print_scores(result: Scores, out: Path) -> None:
         score_table,
         signature_line,
     )
-    from pacer.statistics.intervals import units_of
+    from pacer.statistics.halves import units_of
 
     scores = result.scores
     cases = result.cases
@@ -263,8 +263,7 @@ def compare(
     from pacer.statistics.calls import compare as compare_systems
 
     compared = compare_systems(places, convention=convention)
-    (second, pair), *further = compared.others.items()
-    table = compared.table() if further else pair.table(compared.first, second)
+    table = compared.table()
     if as_json:
         print(json.dumps(asdict(compared), indent=2, ensure_ascii=False))
     else:

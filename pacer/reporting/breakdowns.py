@@ -15,8 +15,7 @@ from pacer.metrics.cases import contexts_of, is_labelled
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, defined, label_rows
 from pacer.metrics.commitments import cells
 from pacer.metrics.score_kinds import mean, mean_rows
-from pacer.statistics.halves import Interval, Key, Summed, by_unit, intervals
-from pacer.statistics.intervals import units_of
+from pacer.statistics.halves import Interval, Key, Summed, by_unit, intervals, units_of
 
 #: Row name for the records of all contexts together.
 POOLED = "pooled"

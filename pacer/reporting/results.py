@@ -24,8 +24,7 @@ from pacer.display.numbers import number
 from pacer.metrics.runs import short_hash
 from pacer.reporting.html import RoutingOverlay, data_uri, read_grey, square_overlay
 from pacer.reporting.marks import Span, Statements, spans, statements_of
-from pacer.statistics.halves import LEAST_UNITS, PERCENT, too_few
-from pacer.statistics.intervals import UNITS
+from pacer.statistics.halves import LEAST_UNITS, PERCENT, UNITS, too_few
 from pacer.statistics.system import Scores
 
 

@@ -16,8 +16,7 @@ from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import scores_at
 from pacer.metrics.signature import Decoding, Signature
 from pacer.reporting.breakdowns import GroupScore, LabelScores
-from pacer.statistics.halves import PERCENT, Interval
-from pacer.statistics.intervals import Intervals
+from pacer.statistics.halves import PERCENT, Interval, Intervals
 
 CONTROLS = {
     "another_patient": "Another patient's sources",

@@ -24,8 +24,7 @@ from pacer.reporting.breakdowns import group_scores, label_intervals, reliabilit
 from pacer.reporting.findings import of_systems, verdict_table
 from pacer.reporting.html import render
 from pacer.reporting.results import ExampleCase, Results, example_cases
-from pacer.statistics.halves import LEAST_UNITS
-from pacer.statistics.intervals import UNITS
+from pacer.statistics.halves import LEAST_UNITS, UNITS
 
 
 @dataclass(frozen=True)

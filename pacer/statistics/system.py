@@ -11,12 +11,8 @@ from pacer.metrics.cases import MEAN, contexts_of, row_name
 from pacer.metrics.result import Result
 from pacer.metrics.scores import SCORES, score_of
 from pacer.metrics.signature import reading_notes
-from pacer.statistics.intervals import (
-    Intervals,
-    score_intervals,
-    units_of,
-    warnings,
-)
+from pacer.statistics.checks import warnings
+from pacer.statistics.halves import Intervals, score_intervals, units_of
 
 #: Ceilings from here on are not reported.
 _FULL = 0.99
@@ -71,7 +67,7 @@ class Scores(Result, Displayed):
         """What to check before trusting a score."""
         return [
             *ceiling_notes(self.scores),
-            *warnings(self.scores, self.cases, self.convention),
+            *warnings(self.cases, self.convention),
         ]
 
     @cached_property

@@ -16,7 +16,7 @@ from pacer.extras.certify.cards import FAULTS, OPPOSITE, UNCHANGED, WORDS
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import DEFAULTS
 from pacer.reporting.charts import interval_chart
-from pacer.statistics.intervals import score_intervals
+from pacer.statistics.halves import score_intervals
 
 #: What is measured of a kind of text: the share of pairs in which the text with one fault scores
 #: below a reworded one, and of references in which it scores below the unchanged text, ties as

@@ -35,8 +35,17 @@ from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import KINDS
 from pacer.metrics.ledger import attribute_counts, compared, lists_by_row, read_findings
 from pacer.metrics.score_kinds import mean, mean_rows
-from pacer.statistics.halves import Difference, Key, Summed, by_unit, differences, holm
-from pacer.statistics.intervals import Units, gains, units_of
+from pacer.statistics.halves import (
+    Difference,
+    Key,
+    Summed,
+    Units,
+    by_unit,
+    differences,
+    gains,
+    holm,
+    units_of,
+)
 from pacer.tables.hygiene import EMPTY_CELL
 from pacer.tables.ids import check_pairs
 from pacer.tables.reports import Side, reports_of

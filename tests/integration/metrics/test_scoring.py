@@ -22,7 +22,8 @@ from pacer.metrics.options import DEFAULTS, Scoring
 from pacer.metrics.predictions import decoded_records
 from pacer.metrics.signature import Signature
 from pacer.reporting.score_tables import signature_line
-from pacer.statistics.intervals import at_chance, score_intervals, warnings
+from pacer.statistics.checks import at_chance, warnings
+from pacer.statistics.halves import score_intervals
 from pacer.text.cleaning.cleaners import CLEANERS
 from pacer.text.rules import extract_anchor
 from tests.integration.core.test_stops import STRANGE
@@ -303,8 +304,8 @@ def lines(context: str, texts: Texts) -> list[dict]:
 @pytest.fixture
 def scored(
     tmp_path, words, chexbert_directory, quick_meteor
-) -> Callable[[Texts, Texts], tuple[dict, pl.DataFrame]]:
-    """Scores and cases of one context, from a model's reports of the cases' own sources and of
+) -> Callable[[Texts, Texts], pl.DataFrame]:
+    """Cases of one context, from a model's reports of the cases' own sources and of
     another patient's."""
     references = reports(words, 0)
     numbers = [str(number) for number in range(CASES)]
@@ -319,12 +320,12 @@ def scored(
         }
     ).with_columns(findings_original=pl.lit(None, pl.String))
 
-    def score(own: Texts, other: Texts) -> tuple[dict, pl.DataFrame]:
+    def score(own: Texts, other: Texts) -> pl.DataFrame:
         write_jsonl(tmp_path / "sn.jsonl", lines("sn", own))
         write_jsonl(tmp_path / "controls/another_patient/sn.jsonl", lines("sn", other))
         options = Scoring(chexbert_directory())
-        scores = score_predictions(records, tmp_path, tmp_path / "scores", options)
-        return scores, pl.read_parquet(tmp_path / "scores/cases.parquet")
+        score_predictions(records, tmp_path, tmp_path / "scores", options)
+        return pl.read_parquet(tmp_path / "scores/cases.parquet")
 
     return score
 
@@ -334,13 +335,13 @@ def test_planted_models_are_called_so_and_one_that_looks_is_not(scored, words) -
     models = {
         "identical": (references[:1] * CASES, references[:1] * CASES),
         "stay the same with another patient's sources": (references[1:] + references[:1],) * 2,
-        "not shown to be above F1 with another patient's": (reports(words, 2), reports(words, 3)),
+        "not shown to be above F1 with other patients'": (reports(words, 2), reports(words, 3)),
     }
     for sentence, (own, other) in models.items():
-        found = warnings(*scored(own, other), "llm-rg4")
+        found = warnings(scored(own, other), "llm-rg4")
         assert any(sentence in line for line in found) and all("SN" in line for line in found)
     assert len(found) == 1, "what differs from case to case has one fault"
-    assert warnings(*scored(references, references[1:] + references[:1]), "llm-rg4") == []
+    assert warnings(scored(references, references[1:] + references[:1]), "llm-rg4") == []
 
 
 def test_commitments_and_reports_are_held_against_the_references_of_other_patients() -> None:

@@ -16,16 +16,16 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.nlg import meteor, meteor_statistics, with_word_scores
 from pacer.reporting.breakdowns import label_intervals
 from pacer.statistics.comparison import (
+    Compared,
     Comparison,
-    Comparisons,
     SystemDifference,
     compare,
     compare_repeats,
 )
-from pacer.statistics.halves import Difference, holm
-from pacer.statistics.intervals import score_intervals, units_of
+from pacer.statistics.halves import Difference, holm, score_intervals, units_of
 from tests.support.cases import listed_cases
 from tests.support.metrics import TALK, with_meteor
+from tests.support.rooms import ROOT
 
 
 def made_cases(seed: int, quality: float) -> pl.DataFrame:
@@ -115,10 +115,9 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
     }
     for score in found.scores["mean"].values():
         assert score.p < 0.01 and score.low > 0
-    assert not found.left_out
     table = found.table()
     assert len(table.rows) == 18 and table.columns[-2:] == ("95% interval", "p")
-    assert "12" in table.notes[0]
+    assert "12" in table.notes[0] and len(table.notes) == 1
     json.dumps(asdict(found), allow_nan=False)
 
 
@@ -134,7 +133,7 @@ def test_several_systems_are_compared_with_the_first(tmp_path, runs):
         name: compare(base, folder, resamples=400)
         for name, folder in (("better", better), ("worse", worse))
     }
-    assert found.others == alone
+    assert found.others == {name: one.others["B"] for name, one in alone.items()}
     tested = {(row.score, row.system): row for row in found.tested}
     assert set(tested) == {(key, name) for key in alone["worse"].scores["mean"] for name in alone}
     assert [row.p_holm for row in found.tested] == holm([row.difference.p for row in found.tested])
@@ -152,9 +151,8 @@ def test_several_systems_are_compared_with_the_first(tmp_path, runs):
         and "all 14 differences from base (Holm)" in table.notes[0]
     )
     assert repr(found).endswith(table.notes[-1])
-    two, same = alone["worse"], compare({"A": base, "B": worse}, resamples=400)
-    assert two.tested == same.tested
-    assert two.losses({"mine": 0.0}) == same.losses({"mine": 0.0}) != []
+    same = compare({"A": base, "B": worse}, resamples=400)
+    assert alone["worse"] == same and same.losses({"mine": 0.0}) != []
     for certain in (True, False):
         all_losses = found.losses({"bleu4": low, "mine": 0.0}, certain=certain)
         assert any("which may be chance" in line for line in all_losses) is not certain
@@ -170,7 +168,9 @@ def test_several_systems_are_compared_with_the_first(tmp_path, runs):
 def test_a_loss_is_shown_or_not(key, ends, most, expected):
     low, high = (None if end == "none" else end for end in ends)
     row = SystemDifference(key, "one", Difference(0.5, 0.5, 0.0, low, high, 0.5, 4), 1.0)
-    compared = Comparisons("base", [row], {"one": Comparison("llm-rg4", "record", 12, 12)})
+    compared = Comparison(
+        "base", "llm-rg4", "record", 12, 12, 100, {"one": Compared({}, 0, [])}, [row]
+    )
     if isinstance(expected, str):
         with pytest.raises(
             (ConfigError, DataError), match=rf"^max_loss of {key} \(--max-loss\): {expected}"
@@ -218,10 +218,9 @@ def test_columns_are_compared_over_the_records_that_both_have(runs):
     add(runs[1], mine=lambda key: 100.0 if key == "sn-1" else 3.0)
     found = compare(*runs, resamples=20)
     assert found.scores["sn"]["mine"].difference == found.scores["mean"]["mine"].difference == 2.0
-    assert found.left_out == ["single"]
     assert (found.scores["sn"]["mine"].counts, found.scores["sn"]["mine"].units) == ((23, 23), 12)
     assert "mine: compared over 47 of 48 records" in repr(found)
-    assert "single is left out: only one run has this score" in repr(found)
+    assert "single is left out: only the first run has this score" in repr(found)
     [sn] = [row for row in found.table().rows if row[:2] == ("SN", "mine")]
     assert sn[2:5] == ("1.000 (23)", "3.000 (23)", "12")
 
@@ -395,7 +394,7 @@ def test_a_record_without_a_patient_id_is_a_patient_of_its_own(cases: pl.DataFra
     """With the others of its study; one of the 12 patients has two studies in two contexts."""
     blank = pl.when(pl.col("study_id") != "0").then("subject_id").otherwise(pl.lit(" "))
     units = units_of(cases.with_columns(subject_id=blank))
-    assert (units.name, units.count, units.without_id) == ("subject", 13, 2)
+    assert (units.name, units.count) == ("subject", 13)
     assert units.note == "2 of 48 records have no patient id and count as patients of their own"
     unknown = units_of(cases.with_columns(subject_id=blank).drop("study_id"))
     assert unknown.count == 14 and units_of(cases).note == ""
@@ -405,15 +404,79 @@ def test_a_record_without_a_patient_id_is_a_patient_of_its_own(cases: pl.DataFra
 
 def test_other_patient_ids_of_the_second_run_are_noted(runs):
     before = compare(*runs, resamples=50)
-    assert before.remarks == []
+    assert not any("ids" in note for note in before.table().notes)
     path = runs[1] / "metrics/cases.parquet"
     cases = pl.read_parquet(path)
-    for subjects, note in (
-        (pl.lit(None), "the first run has ids of patients, the second of examinations; patients"),
-        ("study_id", "the runs have different ids of patients; those of the first are used"),
-        (pl.col("subject_id").replace("3", " "), "the runs have different ids of patients"),
-    ):
+    for subjects in (pl.lit(None), "study_id", pl.col("subject_id").replace("3", " ")):
         cases.with_columns(subject_id=subjects).write_parquet(path)
         found = compare(*runs, resamples=50)
-        assert found.scores == before.scores and found.remarks[0].startswith(note)
-        assert found.remarks[0] in found.table().notes
+        assert found.scores == before.scores
+        [note] = found.others["B"].notes
+        assert note == (
+            "the runs group their records into different patients; the ids of the first run are "
+            "used"
+        )
+        assert note in found.table().notes
+
+
+def test_scores_without_any_change_are_in_one_line(runs):
+    """Two of 48 reports of the second run differ from the first, in words that the labels and the
+    rules do not see."""
+    base = runs[0] / "metrics"
+    cases = pl.read_parquet(base / "cases.parquet").sort("record_id")
+    words = pl.when(pl.col("record_id").is_in(["sn-0", "sn-3"])).then(pl.lit("zzz"))
+    other = with_meteor(
+        with_word_scores(cases.with_columns(hypothesis=words.otherwise("hypothesis")))
+    )
+    (runs[1] / "metrics/cases.parquet").unlink()
+    other.write_parquet(runs[1] / "metrics/cases.parquet")
+    add(runs[0], mine=lambda key: len(key) % 2)
+    add(runs[1], mine=lambda key: len(key) % 2 if key[0] == "s" else 1)
+    found = compare(*runs, resamples=50)
+    table = found.table()
+    words = [("SN", "BLEU-4"), ("SN", "ROUGE-L"), ("SN", "METEOR")]
+    assert [row[:2] for row in table.rows] == [
+        *words,
+        ("MW", "mine"),
+        *(("Mean", score) for _, score in words),
+        ("Mean", "mine"),
+    ]
+    fields = "CE F1, Positive F1, Negative F1"
+    assert table.notes[1] == (
+        f"no change in {fields}, BLEU-4 (MW), ROUGE-L (MW), METEOR (MW), mine (SN); 2 of 48 "
+        "reports differ"
+    )
+    several = compare({"a": runs[0], "b": runs[1], "c": runs[0]}, resamples=50).table()
+    assert [row[:2] for row in several.rows] == [
+        (score, "b") for score in ("BLEU-4", "ROUGE-L", "METEOR", "mine")
+    ]
+    assert [note for note in several.notes if "no change" in note] == [
+        f"b: no change in {fields}; 2 of 48 reports differ",
+        f"c: no change in {fields}, BLEU-4, ROUGE-L, METEOR, mine; 0 of 48 reports differ",
+    ]
+    assert compare(runs[0], runs[0], resamples=50).table().rows == ()
+
+
+def test_the_last_line_on_two_training_runs_says_how_much_seeds_change(runs):
+    """The figure is the widest range of F1 over seeds in the stored table."""
+    assert "seed" not in " ".join(compare(*runs, resamples=50).others["B"].notes)
+    edit(runs[0], predictions={"settings": {}})
+    assert "seed" not in " ".join(compare(*runs, resamples=50).others["B"].notes)
+    edit(runs[1], predictions={"settings": {}}, versions={"rules": "1"})
+    for systems in (runs, [dict(zip("abc", (*runs, runs[0]), strict=True))]):
+        last = compare(*systems, resamples=50).table().notes[-1]
+        assert last.startswith("each system is one training run") and "seeds" in last
+    page = (ROOT / "bench/results/seeds.md").read_text(encoding="utf-8")
+    rows = [
+        dict(zip(columns, cells, strict=True))
+        for table in page.split("<!-- table")[1:]
+        for columns, _, *body in [[line.strip("| ").split(" | ") for line in lines_of(table)]]
+        for cells in body
+    ]
+    values = [[float(value) for value in row["F1"].split(",")] for row in rows]
+    assert len(values) == 7
+    assert f"up to {max(max(of) - min(of) for of in values):.3f} in F1" in last
+
+
+def lines_of(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("|")]

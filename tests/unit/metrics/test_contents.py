@@ -15,7 +15,7 @@ from pacer.core.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.metrics.cases import COLUMNS
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import context_counts, score_of
-from pacer.statistics.intervals import warnings
+from pacer.statistics.checks import warnings
 from pacer.text.cleaning.repetition import repetition
 from pacer.text.cleaning.wording import prior_wording
 from pacer.text.rules import extract_anchor
@@ -206,9 +206,46 @@ def test_a_long_text_costs_no_more_than_its_length(
 
 
 def test_repetition_far_above_that_of_the_references_is_said() -> None:
-    cases = pl.DataFrame({"context": ["sn"]})
     for share, said in ((0.04, []), (0.06, ["an earlier sentence: SN 6% (references 0%)."])):
-        found = warnings(
-            {"sn": {"repetition": share, "reference_repetition": 0.0}}, cases, "llm-rg4"
+        cases = pl.DataFrame(
+            {
+                "context": ["sn"] * 2,
+                "hypothesis": ["a", "b"],
+                "reference": ["a", "b"],
+                "hypothesis_repetition": [0.0, 2 * share],
+                "reference_repetition": [None, 0.0],
+                "anchor_positive": [None, None],
+                "reference_positive": [["edema"], []],
+            },
+            schema_overrides={"anchor_positive": pl.List(pl.String)},
         )
+        found = warnings(cases, "llm-rg4")
         assert [line.rpartition("or ")[2] for line in found] == said
+
+
+def test_commitments_that_affirm_too_little_and_equal_reports_are_said() -> None:
+    """A third of the references affirm nothing, and no two of them are equal."""
+    columns = {
+        "context": ["mw"] * 6,
+        "hypothesis": ["a", "a", "a", "b", "c", "d"],
+        "reference": [*"abcdef"],
+        "hypothesis_repetition": [0.0] * 6,
+        "reference_repetition": [0.0] * 6,
+        "anchor_positive": [[], [], [], ["edema"], ["edema"], None],
+        "reference_positive": [["edema"]] * 4 + [[]] * 2,
+        "another_patient_unchanged": [True] * 3 + [False] * 3,
+    }
+    found = warnings(pl.DataFrame(columns), "llm-rg4")
+    assert [line.partition(":")[2] or line for line in found] == [
+        " MW 50% (references 17%).",
+        " MW 60% (references 33%).",
+        " MW 50%.",
+    ]
+    better = columns | {
+        "hypothesis": [*"abcdef"],
+        "anchor_positive": columns["reference_positive"],
+        "another_patient_unchanged": [True] * 2 + [False] * 4,
+    }
+    assert warnings(pl.DataFrame(better), "llm-rg4") == []
+    of_an_earlier_version = pl.DataFrame(columns).drop("hypothesis_repetition")
+    assert warnings(of_an_earlier_version, "llm-rg4") == found

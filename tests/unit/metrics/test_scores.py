@@ -21,8 +21,7 @@ from pacer.metrics.nlg import single_line, with_word_scores
 from pacer.metrics.score_kinds import ContextCases, by_case
 from pacer.metrics.scores import SCORES, score_of
 from pacer.reporting.breakdowns import reliability
-from pacer.statistics.halves import intervals
-from pacer.statistics.intervals import context_sums, units_of
+from pacer.statistics.halves import context_sums, intervals, units_of
 from tests.support.cases import listed_cases
 from tests.support.metrics import efficacy, random_texts, with_meteor
 

@@ -13,8 +13,7 @@ from pacer.metrics.scores import scores_at
 from pacer.reporting import score_tables
 from pacer.reporting.breakdowns import LabelScores
 from pacer.reporting.score_tables import label_table, score_table
-from pacer.statistics.halves import Interval
-from pacer.statistics.intervals import Intervals
+from pacer.statistics.halves import Interval, Intervals
 from tests.support.cases import listed_cases
 
 SCORES = {
