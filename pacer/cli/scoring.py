@@ -23,6 +23,8 @@ from pacer.display.terminal import BACKBONES, CORPUS, PARAMS, console, echo, pri
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import polars as pl
+
     from pacer.statistics.system import Scores
 
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder for scores, signature and cases.")]
@@ -41,7 +43,22 @@ Without = Annotated[
     list[str] | None,
     typer.Option("--without", help="Score to leave out, e.g. meteor; repeatable."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite scores of other reports in OUT.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the scores in OUT.")]
+ForceFile = Annotated[bool, typer.Option("--force", help="Overwrite OUT.")]
+TableFile = Annotated[
+    Path | None,
+    typer.Option("--out", help="File for the table: .csv, .json or .jsonl (default: print it)."),
+]
+JsonLines = Annotated[
+    bool, typer.Option("--json", help="JSON Lines instead of CSV (default for OUT.jsonl).")
+]
+MoreFindings = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Table of further findings, or builtin for PACER's; docs/commitments.md.",
+    ),
+]
 
 
 def score(
@@ -300,58 +317,85 @@ def _allowed_losses(entries: Iterable[str]) -> dict[str, float]:
 
 def label(
     file: Annotated[Path, typer.Argument(help="Reports: CSV, TSV, JSON, JSONL, Parquet.")],
-    out: Annotated[
-        Path | None, typer.Option(help="File for the table (default: print it).")
+    out: TableFile = None,
+    as_json: JsonLines = False,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="ID column (default: found by name).")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="JSON Lines instead of CSV (default for OUT.jsonl).")
+    report_text: Annotated[
+        str | None, typer.Option(help="Text column (default: found by name).")
+    ] = None,
+    more_findings: MoreFindings = None,
+    attributes: Annotated[
+        bool,
+        typer.Option("--attributes", help="Add the side, severity and course of each finding."),
     ] = False,
-    report_id: Annotated[str | None, typer.Option(help="ID column.")] = None,
-    report_text: Annotated[str | None, typer.Option(help="Text column.")] = None,
-    more_findings: Annotated[
-        str | None,
+    mentions: Annotated[
+        bool,
         typer.Option(
-            metavar="FILE",
-            help="Table of further findings, or builtin for PACER's; docs/commitments.md.",
+            "--mentions",
+            help="Write a row for each mention of a finding instead: its polarity, its place "
+            "(start, end) in the report, its words, and the cue that decides its polarity.",
         ),
-    ] = None,
+    ] = False,
+    force: ForceFile = False,
 ) -> None:
-    """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
-    end) in the report, its words, and the cue that decides its polarity."""
+    """Read the findings in reports by rules. Each report is a row and each finding a column: 1 the
+    report affirms it, 0 denies it, -1 leaves it uncertain, blank does not mention it."""
     terminal.check_exists(file)
-    from pacer.statistics.calls import label_reports
+    if attributes and mentions:
+        raise ConfigError("--attributes describes findings, not their mentions; omit --mentions")
+    _check_table_file(out, force)
+    import polars as pl
+
+    from pacer.reporting.labelled import label_table, mention_table
     from pacer.tables.reports import REPORTS, not_english, reports_of
     from pacer.text.rules.more import with_more_findings
 
     lexicon = None if more_findings is None else with_more_findings(more_findings)
-    reports = reports_of(file, REPORTS, report_id, report_text).rows
+    reports = reports_of(file, REPORTS, id_column, report_text).rows
     if reports["id"].is_duplicated().any():
         raise DataError(
-            f"{file}: an id has several reports; choose a column of unique ids with --report-id"
+            f"{file}: an id has several reports; choose a column of unique ids with --id"
         )
-    mentions = label_reports(reports, lexicon)
-    suffix = out.suffix if out is not None else ""
-    write = {
-        ".json": mentions.write_json,
-        ".jsonl": mentions.write_ndjson,
-        ".ndjson": mentions.write_ndjson,
-    }
-    text = (mentions.write_ndjson if as_json else write.get(suffix, mentions.write_csv))()
-    if out is None:
-        print(text, end="")
+    if mentions:
+        table = mention_table(reports, lexicon)
+        silent = len(reports) - table["id"].n_unique()
+        summary = f"{len(table):,} mentions; {silent:,} of {len(reports):,} reports have none"
     else:
-        write_text(out, text)
+        table = label_table(reports, lexicon, attributes=attributes)
+        silent = table.drop("id").select(pl.all_horizontal(pl.all().is_null())).sum().item()
+        summary = f"{len(table):,} reports; {silent:,} of them mention no finding"
+    _write_rows(table, out, as_json=as_json)
     if foreign := not_english(reports["id"], reports["text"]):
         print(
             f"warning: reports without any frequent English word: {foreign}; the rules read no "
             "other language",
             file=sys.stderr,
         )
-    silent = len(reports) - mentions["id"].n_unique()
-    print(
-        f"{len(mentions):,} mentions; {silent:,} of {len(reports):,} reports have none",
-        file=sys.stderr,
-    )
+    print(summary, file=sys.stderr)
+
+
+#: Formats of tables by the suffix of their file.
+_FORMATS = {"": "csv", ".csv": "csv", ".json": "json", ".jsonl": "ndjson", ".ndjson": "ndjson"}
+
+
+def _check_table_file(out: Path | None, force: bool) -> None:
+    """Refuse a file that exists or whose suffix is unknown, before any report is read."""
+    if out is not None and out.suffix.lower() not in _FORMATS:
+        raise ConfigError(f"--out {out}: expected a file name that ends in .csv, .json or .jsonl")
+    terminal.check_unused(out, force=force)
+
+
+def _write_rows(rows: pl.DataFrame, out: Path | None, *, as_json: bool) -> None:
+    """Write rows to a file, in the format that its suffix names, or print them as CSV; with
+    ``as_json`` as JSON Lines."""
+    form = "ndjson" if as_json else _FORMATS[out.suffix.lower() if out else ""]
+    text: str = getattr(rows, f"write_{form}")()
+    if out is None:
+        print(text, end="")
+    else:
+        write_text(out, text)
 
 
 def findings(

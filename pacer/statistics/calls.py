@@ -10,13 +10,12 @@ import polars as pl
 
 from pacer.config import validated
 from pacer.config.decode import ScoreSettings
-from pacer.core.anchor import Anchor
+from pacer.core.anchor import KINDS, Anchor
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file
 from pacer.core.schemas import read_about
 from pacer.metrics.columns import metrics_of
-from pacer.metrics.ledger import mentions
 from pacer.metrics.options import (
     DEFAULTS,
     Cleaning,
@@ -41,7 +40,7 @@ from pacer.tables.reports import (
     reports_of,
 )
 from pacer.tables.sources import Source
-from pacer.text.rules import Lexicon, extract_anchor, read_more
+from pacer.text.rules import extract_anchor, read_attributes, read_more
 from pacer.text.rules.more import with_more_findings
 
 __all__ = ["Scores", "compare", "label", "reward", "score"]
@@ -204,15 +203,6 @@ def _about(references: Reports, options: Pairing) -> dict[str, Any]:
     return {"cleaner": options.clean_references}
 
 
-def label_reports(reports: pl.DataFrame, more: Lexicon | None = None) -> pl.DataFrame:
-    """Return the mentions of findings in the column ``text``, of the 13 and of those that ``more``
-    adds: the report's ``id``, the polarity (null: not stated), the place in characters, the words
-    there, and those of the cue that decided (null: none)."""
-    found = mentions(reports["text"], more).rename({"state": "polarity"})
-    ids = reports["id"].gather(found["row"])
-    return found.drop("row").insert_column(0, ids)
-
-
 @dataclass(frozen=True)
 class Labels(Anchor):
     """The commitment that the rules read in a report, and its further findings."""
@@ -230,7 +220,7 @@ def label(texts: Texts, *, more_findings: None = None) -> list[Anchor]: ...
 def label(texts: Texts, *, more_findings: str | Path) -> list[Labels]: ...
 def label(texts: Texts, *, more_findings: str | Path | None = None) -> list[Anchor] | list[Labels]:
     """Return the commitment that the rules read in each report: findings present, absent and
-    uncertain.
+    uncertain, and in ``attributes`` the side, severity and course of those present or uncertain.
 
     Args:
         more_findings: table of further findings, or ``builtin`` for PACER's
@@ -243,11 +233,8 @@ def label(texts: Texts, *, more_findings: str | Path | None = None) -> list[Anch
     given = list(values) if isinstance(values, Iterable) else [None]
     if not all(isinstance(text, str) for text in given) or hasattr(texts, "columns"):
         raise DataError("pacer.label: expected reports as a str, a list of str or {id: str}")
-    anchors = [extract_anchor(text) for text in given]
+    anchors = [extract_anchor(text).described(read_attributes(text), KINDS) for text in given]
     if more_findings is None:
         return anchors
     lexicon = with_more_findings(more_findings)
-    return [
-        Labels(one.positive, one.negative, one.uncertain, more=read_more(text, lexicon))
-        for one, text in zip(anchors, given)
-    ]
+    return [Labels(**vars(one), more=read_more(text, lexicon)) for one, text in zip(anchors, given)]

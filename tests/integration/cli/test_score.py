@@ -19,6 +19,7 @@ from typer.main import get_command
 
 from pacer.cli.command import app
 from pacer.core.errors import ConfigError, DataError
+from pacer.core.findings import FINDINGS
 from pacer.core.io import parse_yaml, read_json, read_jsonl
 from pacer.metrics.meteor import MeteorError
 from pacer.statistics.calls import score
@@ -266,9 +267,33 @@ def test_several_systems_are_compared_in_one_table(
     assert "at least two folders" in pacer("compare", "runs/same").error
 
 
-def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Path) -> None:
+def test_reports_are_labelled(pacer: Callable[..., Outcome], files: Path) -> None:
+    texts = ["Possible edema, no effusion.", "Stable small left effusion.", "Hello."]
+    pl.DataFrame({"key": [*"abc"], "report": texts}).write_csv("mine.csv")
+    outcome = pacer("label", "mine.csv", "--id", "key", "--out", "labels.csv")
+    assert outcome.code == 0 and outcome.error.endswith("3 reports; 1 of them mention no finding\n")
+    table = pl.read_csv("labels.csv", infer_schema=False)
+    assert table.columns == ["id", *FINDINGS]
+    assert table.select("id", "edema", "pleural effusion").rows() == [
+        ("a", "-1", "0"),
+        ("b", None, "1"),
+        ("c", None, None),
+    ]
+    command = ("label", "mine.csv", "--id", "key", "--json")
+    more = ("--attributes", "--more-findings", "builtin")
+    [_, small, _] = map(json.loads, pacer(*command, *more).out.splitlines())
+    described = [small[f"pleural effusion {kind}"] for kind in ("side", "severity", "course")]
+    assert (described, small["hernia"]) == (["left", "mild", "stable"], None)
+    assert "labels.csv exists" in pacer("label", "mine.csv", "--out", "labels.csv").error
+    changed = pacer("label", "mine.csv", "--id", "key", "--out", "labels.csv", "--force", *more)
+    assert changed.code == 0 and "edema course" in pl.read_csv("labels.csv").columns
+    assert "omit --mentions" in pacer("label", "mine.csv", "--attributes", "--mentions").error
+    assert "ends in .csv, .json" in pacer("label", "mine.csv", "--out", "labels.xlsx").error
+
+
+def test_mentions_of_findings_are_listed(pacer: Callable[..., Outcome], files: Path) -> None:
     texts = dict(zip("abcd", REFERENCES, strict=True))
-    outcome = pacer("label", FILES[0])
+    outcome = pacer("label", FILES[0], "--mentions")
     rows = pl.read_csv(outcome.out.encode()).to_dicts()
     assert (
         outcome.code == 0 and outcome.error == f"{len(rows)} mentions; 0 of 4 reports have none\n"
@@ -278,8 +303,8 @@ def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Pa
         ("pleural effusion", "negative", "No"),
         ("pneumothorax", "negative", "No"),
     ]
-    assert pacer("label", FILES[0], "--out", "found.jsonl").code == 0
-    as_json = pacer("label", FILES[0], "--json").out
+    assert pacer("label", FILES[0], "--mentions", "--out", "found.jsonl").code == 0
+    as_json = pacer("label", FILES[0], "--mentions", "--json").out
     assert (
         Path("found.jsonl").read_text() == as_json
         and [*map(json.loads, as_json.splitlines())] == rows
@@ -289,19 +314,20 @@ def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Pa
     )
     for options, reason in (
         ((), "choose one with report_text (--report-text)"),
-        (("--report-text", "text"), "--report-id"),
+        (("--report-text", "text"), "with --id"),
     ):
         assert reason in pacer("label", "two.csv", *options).error
     pl.DataFrame({"report": ["Nothing.", ""]}).write_csv("one.csv")
-    assert pacer("label", "one.csv").error == "0 mentions; 2 of 2 reports have none\n"
+    assert pacer("label", "one.csv", "--mentions").error == "0 mentions; 2 of 2 reports have none\n"
 
 
 def test_further_findings_are_labelled(pacer: Callable[..., Outcome], files: Path) -> None:
     pl.DataFrame({"id": ["a", "b"], "report": ["No hernia.", "Herz normal."]}).write_csv("two.csv")
-    found = pacer("label", "two.csv", "--more-findings", "builtin")
+    found = pacer("label", "two.csv", "--mentions", "--more-findings", "builtin")
     assert found.out == "id,finding,polarity,start,end,words,cue\na,hernia,negative,3,9,hernia,No\n"
     Path("mine.tsv").write_text("hernia\tbulge\t\tA hernia.\n")
-    assert "a,bulge,negative,3,9" in pacer("label", "two.csv", "--more-findings", "mine.tsv").out
+    table = pl.read_csv(pacer("label", "two.csv", "--more-findings", "mine.tsv").out.encode())
+    assert table.columns == ["id", *FINDINGS, "bulge"] and table["bulge"].to_list() == [0, None]
     Path("mine.tsv").write_text("hernia\tedema\t\tA hernia.\n")
     refused = pacer("label", "two.csv", "--more-findings", "mine.tsv")
     assert refused.code == 1 and "mine.tsv, line 1: edema is one of the 13" in refused.error
