@@ -49,9 +49,6 @@ TableFile = Annotated[
     Path | None,
     typer.Option("--out", help="File for the table: .csv, .json or .jsonl (default: print it)."),
 ]
-JsonLines = Annotated[
-    bool, typer.Option("--json", help="JSON Lines instead of CSV (default for OUT.jsonl).")
-]
 MoreFindings = Annotated[
     str | None,
     typer.Option(
@@ -96,6 +93,7 @@ def score(
     columns: ColumnsFile = None,
     metric: Metrics = None,
     without: Without = None,
+    more_findings: MoreFindings = None,
     force: Force = False,
 ) -> None:
     """Score reports of any system against references (`pacer score-run`: predictions of a run).
@@ -117,6 +115,7 @@ def score(
         metrics=metric or (),
         force=force,
         without=without or (),
+        more_findings=more_findings,
         missing=missing,
         extract=extract,
         clean_references=clean,
@@ -318,7 +317,9 @@ def _allowed_losses(entries: Iterable[str]) -> dict[str, float]:
 def label(
     file: Annotated[Path, typer.Argument(help="Reports: CSV, TSV, JSON, JSONL, Parquet.")],
     out: TableFile = None,
-    as_json: JsonLines = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON Lines instead of CSV.")
+    ] = False,
     id_column: Annotated[
         str | None, typer.Option("--id", help="ID column (default: found by name).")
     ] = None,
@@ -366,7 +367,10 @@ def label(
         table = label_table(reports, lexicon, attributes=attributes)
         silent = table.drop("id").select(pl.all_horizontal(pl.all().is_null())).sum().item()
         summary = f"{len(table):,} reports; {silent:,} of them mention no finding"
-    _write_rows(table, out, as_json=as_json)
+    if out is not None:
+        _write_rows(table, out)
+    else:
+        print(table.write_ndjson() if as_json else table.write_csv(), end="")
     if foreign := not_english(reports["id"], reports["text"]):
         print(
             f"warning: reports without any frequent English word: {foreign}; the rules read no "
@@ -377,7 +381,7 @@ def label(
 
 
 #: Formats of tables by the suffix of their file.
-_FORMATS = {"": "csv", ".csv": "csv", ".json": "json", ".jsonl": "ndjson", ".ndjson": "ndjson"}
+_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "ndjson", ".ndjson": "ndjson"}
 
 
 def _check_table_file(out: Path | None, force: bool) -> None:
@@ -387,15 +391,9 @@ def _check_table_file(out: Path | None, force: bool) -> None:
     terminal.check_unused(out, force=force)
 
 
-def _write_rows(rows: pl.DataFrame, out: Path | None, *, as_json: bool) -> None:
-    """Write rows to a file, in the format that its suffix names, or print them as CSV; with
-    ``as_json`` as JSON Lines."""
-    form = "ndjson" if as_json else _FORMATS[out.suffix.lower() if out else ""]
-    text: str = getattr(rows, f"write_{form}")()
-    if out is None:
-        print(text, end="")
-    else:
-        write_text(out, text)
+def _write_rows(rows: pl.DataFrame, out: Path) -> None:
+    """Write rows to a file, in the format that its suffix names."""
+    write_text(out, getattr(rows, f"write_{_FORMATS[out.suffix.lower()]}")())
 
 
 def findings(
@@ -424,27 +422,32 @@ def findings(
             "choose: by opposite, then missed or invented, then partly right ones.",
         ),
     ] = None,
+    more_findings: MoreFindings = None,
+    out: TableFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    force: ForceFile = False,
 ) -> None:
-    """Count by finding what reports have right, partly right, opposite, missed and invented; or
-    list single findings with their words, or the worst reports."""
+    """Count by finding how often reports affirm what the references affirm (hit), miss or invent
+    it, and apart from this the denials; or list single findings with their words, or the worst
+    reports."""
     places = terminal.named_paths(systems)
     terminal.check_exists(*places.values())
+    _check_table_file(out, force)
     import polars as pl
 
-    from pacer.core.anchor import FINDINGS, normalize_finding
     from pacer.metrics.ledger import VERDICTS
     from pacer.metrics.result import Result
     from pacer.reporting import findings as tables
+    from pacer.text.rules.more import with_more_findings
 
     results = {name: Result.read(path) for name, path in places.items()}
-    rows = tables.of_systems({name: result.findings for name, result in results.items()})
+    lexicon = None if more_findings is None else with_more_findings(more_findings)
+    rows = tables.of_systems(
+        {name: tables.with_further(result, lexicon) for name, result in results.items()}
+    )
     note = tables.other_records({name: result.cases for name, result in results.items()})
     if finding is not None:
-        known = normalize_finding(finding)
-        if known is None:
-            raise ConfigError(f"--finding {finding}: expected one of {', '.join(FINDINGS)}")
-        rows = rows.filter(pl.col("finding") == known)
+        rows = rows.filter(pl.col("finding") == tables.known_finding(finding, rows, lexicon))
     if verdict:
         if unknown := sorted({*verdict} - {*VERDICTS}):
             raise ConfigError(f"--verdict {unknown[0]}: expected one of {', '.join(VERDICTS)}")
@@ -460,7 +463,10 @@ def findings(
     else:
         listed = tables.verdict_counts(rows)
         table = tables.verdict_table(rows)
-    if as_json:
+    if out is not None:
+        _write_rows(tables.flat(listed) if out.suffix.lower() == ".csv" else listed, out)
+        echo(f"{len(listed):,} rows written to {out}")
+    elif as_json:
         print(json.dumps(listed.to_dicts(), indent=2, ensure_ascii=False))
     elif listed.is_empty():
         print("none")

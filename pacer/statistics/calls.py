@@ -58,6 +58,7 @@ def score(
     settings: ScoreSettings = DEFAULTS,
     force: bool = False,
     without: Iterable[str] = (),
+    more_findings: str | Path | None = None,
     missing: MissingReport = "error",
     missing_references: MissingReference = "error",
     extract: Extract = "none",
@@ -87,6 +88,9 @@ def score(
             installed packages offer as ``pacer.scores``.
         settings: convention of the headline F1, and form of the original findings.
         without: keys of scores to leave out, such as ``["meteor"]``.
+        more_findings: table of further findings, or ``builtin`` for PACER's: they are rows of
+            ``findings`` and have columns of their own in ``cases`` (``report_more_positive``);
+            every score counts only the 13.
         missing: a reference without a report is an error, or is scored with an ``empty`` one.
         missing_references: a reference that is blank, or a word such as ``nan``, is an error, or
             its pair is left out (``leave-out``).
@@ -132,6 +136,7 @@ def score(
         settings=settings,
         without=(without,) if isinstance(without, str) else tuple(without),
         metrics=metrics_of(metrics),
+        more_findings=more_findings,
     )
     validated_pairing = validated(pairing, "pacer.score", Pairing)
     cases, origin = _pairs_of(references, hypotheses, files, validated_pairing)

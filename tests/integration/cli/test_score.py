@@ -385,13 +385,14 @@ def test_findings_are_counted_listed_and_ranked(pacer: Callable[..., Outcome], f
         argument.replace(FILES[1], "same.csv").replace("scores", "same") for argument in stated()
     ]
     assert pacer(*other).code == 0
-    counted = {row[0]: row[1:8] for row in rows_of(pacer("findings", "scores").out)}
-    # affirmed in references and in reports; correct, partly, opposite, missed, invented
-    assert counted["edema"] == ["1", "0", "0", "0", "1", "0", "0"]
-    assert counted["pleural effusion"] == ["1", "1", "3", "0", "0", "0", "0"]
-    assert counted["all findings"][2:] == ["4", "0", "1", "0", "0"]
+    counted = {row[0]: row[1:] for row in rows_of(pacer("findings", "scores").out)}
+    # affirmed in references and in reports; hit, missed, invented; partly, opposite; denied in
+    # references, in reports and in both
+    assert counted["edema"] == ["1", "0", "0", "1", "0", "0", "1", "0", "1", "0"]
+    assert counted["pleural effusion"] == ["1", "1", "1", "0", "0", "0", "0", "2", "2", "2"]
+    assert counted["all findings"][2:] == ["1", "1", "0", "0", "1", "4", "4", "3"]
     both = json.loads(pacer("findings", "scores", "B=same", "--json").out)
-    edema = [(row["system"], row["correct"]) for row in both if row["finding"] == "edema"]
+    edema = [(row["system"], row["hit"]) for row in both if row["finding"] == "edema"]
     assert edema == [("scores", 0), ("B", 1)]
     listed = pacer("findings", "scores", "--verdict", "opposite", "--finding", "Edema").out
     said = "c edema opposite positive, mild: edema negative: edema"
@@ -414,6 +415,64 @@ def test_findings_are_counted_listed_and_ranked(pacer: Callable[..., Outcome], f
         assert pacer("findings", "scores", *chosen).out == "none\n"
         assert json.loads(pacer("findings", "scores", *chosen, "--json").out) == []
     assert "pass the folder that it is in" in pacer("findings", "scores/findings.parquet").error
+
+
+def test_lists_of_findings_are_written(pacer: Callable[..., Outcome], files: Path) -> None:
+    assert pacer(*stated()).code == 0
+    command = ("findings", "scores", "--verdict", "opposite")
+    assert pacer(*command, "--out", "wrong.csv").out == "1 rows written to wrong.csv\n"
+    [row] = pl.read_csv("wrong.csv").to_dicts()
+    said = {"record_id": "c", "finding": "edema", "reference_severity": "mild"}
+    assert said.items() <= row.items() and row["report_words"] == "edema"
+    assert pacer(*command, "--out", "wrong.jsonl").code == 0
+    [row] = read_jsonl(Path("wrong.jsonl"))
+    assert row["reference_places"] == [{"start": 5, "end": 10, "words": "edema"}]
+    assert "wrong.csv exists" in pacer(*command, "--out", "wrong.csv").error
+    assert pacer("findings", "scores", "--out", "wrong.csv", "--force").code == 0
+    assert "hit" in pl.read_csv("wrong.csv").columns
+
+
+def test_further_findings_are_counted_but_not_scored(
+    pacer: Callable[..., Outcome], files: Path
+) -> None:
+    references = ["Hiatal hernia. Edema.", "No hernia.", "Possible scoliosis.", "Clear."]
+    reports = ["Hernia. Edema.", "Hernia.", "Clear.", "Scoliosis."]
+    for name, texts in zip(FILES, (references, reports), strict=True):
+        pl.DataFrame({"id": [*"abcd"], "report": texts}).write_csv(name)
+    assert pacer(*stated()).code == 0
+    plain = (read_json("scores/scores.json"), pl.read_parquet("scores/findings.parquet"))
+    counts = pacer("findings", "scores").out
+    with_more = pacer("findings", "scores", "--more-findings", "builtin").out
+    assert "hernia" not in counts and "others need --more-findings" in (
+        pacer("findings", "scores", "--finding", "hernia").error
+    )
+    assert pacer(*stated(), "--more-findings", "builtin", "--force").code == 0
+    assert read_json("scores/scores.json") == plain[0]
+    ledger = pl.read_parquet("scores/findings.parquet")
+    assert ledger.filter(pl.col("finding").is_in(FINDINGS)).equals(plain[1])
+    rows = ledger.filter(~pl.col("finding").is_in(FINDINGS))
+    assert rows.select("record_id", "finding", "verdict").rows() == [
+        ("a", "hernia", "correct"),
+        ("b", "hernia", "opposite"),
+        ("c", "scoliosis", "missed"),
+        ("d", "scoliosis", "invented"),
+    ]
+    cases = pl.read_parquet("scores/cases.parquet")
+    assert cases["report_more_positive"].to_list() == [["hernia"], ["hernia"], [], ["scoliosis"]]
+    assert cases["reference_more_uncertain"].to_list() == [[], [], ["scoliosis"], []]
+    assert read_json("scores/signature.json")["data"]["more_findings"]
+    # the table is the same for reports that were scored without further findings
+    assert pacer("findings", "scores").out == with_more
+    counted = {row[0]: row[1:6] for row in rows_of(with_more)}
+    assert (counted["hernia"], counted["all findings"]) == (
+        ["1", "2", "1", "0", "1"],
+        ["1", "1", "1", "0", "0"],
+    )
+    hernia = pacer("findings", "scores", "--finding", "Hernia", "--verdict", "opposite").out
+    assert len(rows_of(hernia)) == 1
+    Path("mine.tsv").write_text("hernia\tedema\t\tA hernia.\n")
+    refused = pacer(*stated(), "--more-findings", "mine.tsv")
+    assert refused.code == 1 and "mine.tsv, line 1: edema is one of the 13" in refused.error
 
 
 def test_systems_of_other_records_are_noted(pacer: Callable[..., Outcome], files: Path) -> None:
@@ -521,10 +580,10 @@ def test_files_and_runs_have_commands_of_their_own(
 
 
 @pytest.mark.parametrize("name", ["score", "score-run"])
-def test_a_command_that_scores_has_at_most_fourteen_options(name: str) -> None:
+def test_a_command_that_scores_has_at_most_fifteen_options(name: str) -> None:
     group = get_command(app)
     assert isinstance(group, TyperGroup)
-    assert len(group.commands[name].params) <= 14
+    assert len(group.commands[name].params) <= 15
 
 
 def test_parameters_of_a_run_that_do_not_exist_are_named(

@@ -15,7 +15,7 @@ from pacer.core.findings import FINDINGS
 from pacer.metrics.ledger import FINDINGS_SCHEMA, VERDICTS, mentions
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import score_of
-from pacer.reporting.findings import of_systems
+from pacer.reporting.findings import ALL, of_systems, verdict_counts
 from pacer.reporting.labelled import label_table, mention_table
 from pacer.statistics.system import Scores
 from pacer.text.cleaning.cleaners import CLEANERS
@@ -69,6 +69,12 @@ def test_scores_are_sums_over_the_ledger(texts: list[tuple[str, str, str | None]
     cases, findings = read_texts(references, reports, listed)
     assert set(findings["verdict"].drop_nulls()) <= {*VERDICTS}
     assert not findings.select("record_id", "finding").is_duplicated().any()
+    counts = verdict_counts(of_systems({"one": findings})).filter(finding=ALL)
+    for one in counts.iter_rows(named=True):
+        assert one["hit"] + one["missed"] == one["in_references"]
+        assert one["hit"] + one["invented"] == one["in_reports"]
+        sums = (one["hit"], one["in_references"], one["in_reports"])
+        assert score(cases, "report_positive_f1") == f1(*sums)
     rows = findings.to_dicts()
     for polarity in ("positive", "negative", "uncertain"):
         sides = (
