@@ -16,7 +16,7 @@ import typer
 from pacer.config.corpus import Cleaner
 from pacer.config.params import load_profile
 from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import write_json, write_text
+from pacer.core.io import check_unused, write_json, write_text
 from pacer.display import terminal
 from pacer.display.terminal import BACKBONES, CORPUS, PARAMS, console, echo, print_table
 
@@ -171,7 +171,7 @@ def score_run(
     if metric:
         settings = settings.model_copy(update={"metrics": metric})
     if not force:
-        check_replaced(out, sorted(predictions.glob("*.jsonl")))
+        check_replaced(out)
     options = Scoring(
         chexbert or BACKBONES / "chexbert", labels, settings=settings, without=tuple(without or ())
     )
@@ -388,7 +388,7 @@ def _check_table_file(out: Path | None, force: bool) -> None:
     """Refuse a file that exists or whose suffix is unknown, before any report is read."""
     if out is not None and out.suffix.lower() not in _FORMATS:
         raise ConfigError(f"--out {out}: expected a file name that ends in .csv, .json or .jsonl")
-    terminal.check_unused(out, force=force)
+    check_unused(out, force=force)
 
 
 def _write_rows(rows: pl.DataFrame, out: Path) -> None:
@@ -481,23 +481,27 @@ def show(
         list[str],
         typer.Argument(
             metavar="[STUDY] A ...",
-            help="Study or record id (unless --study is given), then folders of scored runs, or "
-            "NAME=FOLDER.",
+            help="Id of a study or record (unless --study is given), then the folders that "
+            "`pacer score` wrote for each system, or NAME=FOLDER.",
         ),
     ],
     study: Annotated[
-        list[str] | None, typer.Option("--study", help="Study or record id; repeatable.")
+        list[str] | None, typer.Option("--study", help="Id of a study or record; repeatable.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the pages.")] = Path("shown"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the pages, which are named study-ID.html.")
+    ] = Path("shown"),
     context: terminal.ContextNames = None,
     records: terminal.RecordsFile = CORPUS,
     before: Annotated[
         bool, typer.Option("--systems", hidden=True)
     ] = False,  # preceded A in earlier versions
+    force: Annotated[bool, typer.Option("--force", help="Overwrite pages in OUT.")] = False,
 ) -> None:
-    """Write an HTML page with each system's report of an examination, in each context that all
-    systems have (or in --context). It marks what the reference supports or contradicts, and
-    comparisons with earlier examinations."""
+    """Write an HTML page for a study, into a folder. The page shows the reference and each
+    system's report as they were written, in each context that all systems have (or in --context).
+    It marks what the reference supports or contradicts, and comparisons with earlier
+    examinations."""
     if study:
         studies = study
         folders = systems
@@ -505,12 +509,16 @@ def show(
         studies = systems[:1]
         folders = systems[1:]
     if not folders:
-        raise ConfigError("expected a study id, and at least one folder of a scored run")
+        raise ConfigError(
+            "expected the id of a study or record, and then at least one folder of a scored run, "
+            "as in `pacer show ID scored/a`; `pacer findings scored/a --worst 5` lists ids"
+        )
     named = terminal.named_paths(folders)
     contexts = terminal.check_contexts(context)
     terminal.check_exists(*named.values())
     from pacer.reporting.pages import show_studies
 
     images = records.with_name("images.parquet")
-    for path in show_studies(studies, list(named.items()), contexts, records, images, out):
+    pages = show_studies(studies, list(named.items()), contexts, records, images, out, force=force)
+    for path in pages:
         echo(f"written to {path}")

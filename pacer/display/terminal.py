@@ -53,15 +53,6 @@ def check_exists(*paths: Path | None, remedy: str = "correct the path") -> None:
             raise DataError(f"{path} does not exist; {remedy}")
 
 
-def check_unused(*paths: Path | None, force: bool) -> None:
-    """Raise a ConfigError if a file that a command would write exists, unless ``force``."""
-    for path in paths:
-        if path is not None and path.exists() and not force:
-            raise ConfigError(
-                f"{path} exists; choose a different path (--out), or overwrite it with --force"
-            )
-
-
 def named_paths(entries: Iterable[str]) -> dict[str, Path]:
     """Return ``PATH`` or ``NAME=PATH`` by name: by default its last part without suffix, or the
     path if that is taken."""

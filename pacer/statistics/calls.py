@@ -13,7 +13,6 @@ from pacer.config.decode import ScoreSettings
 from pacer.core.anchor import KINDS, Anchor
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import hash_file
 from pacer.core.schemas import read_about
 from pacer.metrics.columns import metrics_of
 from pacer.metrics.options import (
@@ -79,7 +78,7 @@ def score(
             or pandas frame, or the path of a file (docs/evaluation.md). References with a column
             ``context`` that names the four contexts are scored by context, others as one, ``all``.
         out: folder for the files that `pacer score` writes; None: none is written.
-        force: replace the scores of other reports in ``out``.
+        force: replace the scores in ``out``.
         chexbert: folder of the labeller; None: no scores of its labels.
         labels: file for the references' labels; it is created if it does not exist.
         columns: table with your own scores and groups by ``record_id``.
@@ -105,7 +104,7 @@ def score(
 
     Raises:
         DataError: reports do not pair one to one, or an input is malformed.
-        ConfigError: a value is not allowed, or ``out`` holds the scores of other reports.
+        ConfigError: a value is not allowed, or ``out`` holds scores.
     """
     pairing = {
         "missing": missing,
@@ -123,7 +122,7 @@ def score(
     }
     files = {"references": _path(references), "hypotheses": _path(hypotheses)}
     if out is not None and not force:
-        check_replaced(Path(out), filter(None, [files["hypotheses"]]))
+        check_replaced(Path(out))
     if not isinstance(columns, str | Path | None):
         raise DataError(
             f"pacer.score: columns must be the path of a table, got {type(columns).__name__}"
@@ -170,20 +169,12 @@ def _path(source: Source | None) -> Path | None:
     return Path(source) if isinstance(source, str | Path) else None
 
 
-def check_replaced(out: Path, reports: Iterable[Path]) -> None:
-    """Raise a ConfigError if a folder has the scores of other reports than the files
-    ``reports``."""
+def check_replaced(out: Path) -> None:
+    """Raise a ConfigError if a folder has scores."""
     path = out / "signature.json"
-    if not path.is_file():
-        return
-    scored = Signature.read(path)
-    known = {
-        value
-        for name, value in scored.data.items()
-        if name.startswith(("hypotheses", "predictions/"))
-    }
-    if known.isdisjoint(hash_file(path) for path in reports if path.is_file()):
-        name = (scored.protocol or {}).get("hypotheses", {}).get("file", "other predictions")
+    if path.is_file():
+        protocol = Signature.read(path).protocol or {}
+        name = protocol.get("hypotheses", {}).get("file", "predictions")
         raise ConfigError(
             f"{out} contains the scores of {name}; choose a different folder (--out), or overwrite "
             "them with force=True (--force)"

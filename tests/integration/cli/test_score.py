@@ -95,7 +95,8 @@ def test_files_are_scored_outside_the_repository(
     numbers = read_json("scores/scores.json")
     text = yaml_of("phantom").replace("originals: upstream", "originals: unknown")
     Path("params.yaml").write_text(text, encoding="utf-8")
-    assert pacer(*stated()).code == 0 and read_json("scores/scores.json") == numbers
+    assert pacer(*stated(), "--force").code == 0
+    assert read_json("scores/scores.json") == numbers
 
 
 def test_f1_by_group_needs_a_labeller(
@@ -117,6 +118,7 @@ def test_f1_by_group_needs_a_labeller(
     )
     labelled = pacer(
         *stated(),
+        "--force",
         "--columns",
         "columns.csv",
         "--chexbert",
@@ -365,12 +367,31 @@ def test_a_case_of_two_files_is_shown(pacer: Callable[..., Outcome], files: Path
     )
     refused = pacer("show", "z", "scores")
     assert refused.error == (
-        "error: scores has no report for study z; pass the id of a study or record in its cases\n"
+        "error: scores has no report for study z; pass the id of a study or record in its cases, "
+        "such as a\n"
     )
-    several = pacer("show", "A=scores", "--study", "a", "--study", "c")
+    again = ("show", "A=scores", "--study", "a", "--study", "c")
+    assert pacer(*again).code == 1 and not Path("shown/study-a.html").exists()
+    several = pacer(*again, "--force")
     assert several.out == "written to shown/study-a.html\nwritten to shown/study-c.html\n"
     assert ">A<" in Path("shown/study-a.html").read_text()
     assert "at least one folder" in pacer("show", "c").error
+
+
+def test_texts_are_shown_as_they_were_written(pacer: Callable[..., Outcome], files: Path) -> None:
+    written = "FINDINGS:\nNo Effusion.\n\nMild edema."
+    for name, texts in zip(FILES, (["No effusion.", written], ["", written.lower()]), strict=True):
+        pl.DataFrame({"id": ["a", "b"], "report": texts}).write_csv(name)
+    assert pacer(*stated(), "--clean", "decimals", "--missing", "empty").code == 0
+    assert pacer("show", "scores", "--study", "a", "--study", "b").code == 0
+    empty, page = (Path(f"shown/study-{name}.html").read_text() for name in "ab")
+    assert empty.count("The report is empty.") == 1 and "is empty" not in page
+    texts = [
+        re.sub("<[^>]*>", "", one) for one in re.findall(r'<p class="text">(.*?)</p>', page, re.S)
+    ]
+    assert texts == [written, written.lower()]
+    cases = pl.read_parquet("scores/cases.parquet")
+    assert cases["hypothesis_raw"].to_list() == [None, written.lower()]
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -471,7 +492,7 @@ def test_further_findings_are_counted_but_not_scored(
     hernia = pacer("findings", "scores", "--finding", "Hernia", "--verdict", "opposite").out
     assert len(rows_of(hernia)) == 1
     Path("mine.tsv").write_text("hernia\tedema\t\tA hernia.\n")
-    refused = pacer(*stated(), "--more-findings", "mine.tsv")
+    refused = pacer(*stated(), "--more-findings", "mine.tsv", "--force")
     assert refused.code == 1 and "mine.tsv, line 1: edema is one of the 13" in refused.error
 
 
@@ -513,7 +534,7 @@ def test_without_meteor_everything_else_is_written(
         ((), "no Java"),
         (("--without", "meteor", "--without", "bleu4"), "excluded on request"),
     ):
-        outcome = pacer(*stated(), *further)
+        outcome = pacer(*stated(), *further, "--force")
         assert outcome.code == 0 and (f"meteor is left out: {reason}" in outcome.out) == (
             further == ()
         )
@@ -528,17 +549,15 @@ def test_without_meteor_everything_else_is_written(
             and "METEOR" not in compared
             and ("BLEU-4" in compared) != ("bleu4" in left_out)
         )
-    assert "expected one of" in pacer(*stated(), "--without", "meteo").error
+    assert "expected one of" in pacer(*stated(), "--without", "meteo", "--force").error
 
 
-def test_scores_of_other_reports_are_replaced_by_force_alone(
-    pacer: Callable[..., Outcome], files: Path
-) -> None:
-    assert pacer(*stated()).code == 0 and pacer(*stated()).code == 0
+def test_scores_are_replaced_by_force_alone(pacer: Callable[..., Outcome], files: Path) -> None:
+    assert pacer(*stated()).code == 0
     other = [argument.replace(FILES[1], "other.csv") for argument in stated()]
     pl.DataFrame({"id": ["a", "b", "c", "d"], "report": REFERENCES}).write_csv("other.csv")
     refused = pacer(*other)
-    assert refused.code == 1
+    assert refused.code == 1 and refused.error == pacer(*stated()).error
     assert refused.error == (
         "error: scores contains the scores of pacer.csv; choose a different folder (--out), or "
         "overwrite them with force=True (--force)\n"
