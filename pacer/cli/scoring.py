@@ -242,6 +242,17 @@ def _print_scores(result: Scores, out: Path) -> None:
     console.print(f"\nwritten to {out}")
 
 
+#: The files of `pacer compare`.
+_COMPARED = (
+    "comparison.json",
+    *(
+        f"{name}.{suffix}"
+        for name in ("table", "systems", "pairs")
+        for suffix in ("md", "tex", "csv")
+    ),
+)
+
+
 def compare(
     systems: Annotated[
         list[str],
@@ -265,8 +276,14 @@ def compare(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for comparison.json, table.md and table.tex.")
+        Path | None,
+        typer.Option(
+            help="Folder for comparison.json and for tables as Markdown, LaTeX and CSV: table.* is "
+            "printed, too, systems.* has the scores of each system, and with three or more systems "
+            "pairs.* compares each with every other.",
+        ),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the files in OUT.")] = False,
 ) -> None:
     """Compare two scored runs case by case, or several with the first, A. Intervals and p values
     come from random halves of the patients. --max-loss f1=0.02 fails if the whole interval of the
@@ -276,19 +293,32 @@ def compare(
     if len(places) < 2:
         raise ConfigError("expected at least two folders to compare, A and B")
     terminal.check_exists(*places.values())
+    if out is not None:
+        check_unused(*(out / name for name in _COMPARED), force=force)
     from pacer.statistics.calls import compare as compare_systems
 
     compared = compare_systems(places, convention=convention)
     (second, pair), *further = compared.others.items()
     table = compared.table() if further else pair.table(compared.first, second)
+    if not further and len(pair.scores) == 1:
+        table = table.without("Context")
     if as_json:
         print(json.dumps(asdict(compared), indent=2, ensure_ascii=False))
     else:
         print_table(replace(table, notes=("", *table.notes)))
     if out is not None:
+        from pacer.reporting import systems as tables
+
+        for name in _COMPARED:  # no file of an earlier comparison stays
+            (out / name).unlink(missing_ok=True)
         write_json(out / "comparison.json", asdict(compared))
-        write_text(out / "table.md", table.markdown())
-        write_text(out / "table.tex", table.latex())
+        with_first = {(compared.first, name): one for name, one in compared.others.items()}
+        tables.write_table(out / "table", table, tables.pair_rows(with_first))
+        found = {name: tables.read_system(at, convention) for name, at in places.items()}
+        tables.write_table(out / "systems", tables.system_table(found), tables.system_rows(found))
+        if further:
+            pairs = tables.compare_pairs(places, convention)
+            tables.write_table(out / "pairs", tables.pair_table(pairs), tables.pair_rows(pairs))
     for sentence in compared.losses(allowed, certain=False):
         print(sentence, file=sys.stderr)
     if compared.losses(allowed):

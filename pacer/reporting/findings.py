@@ -1,7 +1,7 @@
 """Tables from the ledger of findings: counts of verdicts by finding, single findings, and the
 reports with the worst verdicts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -126,23 +126,7 @@ def verdict_table(rows: pl.DataFrame, caption: str = "") -> Table:
         return table
     sums = next(row for row, (finding, *_) in enumerate(cells) if finding == ALL)
     around = {sums, sums + 1} if has_further else {sums}
-    return replace(_without_system(table), rules=frozenset(around))
-
-
-def _without_system(table: Table) -> Table:
-    """Return a table without the column of systems, if there is only one system."""
-    place = table.columns.index("System")
-    return replace(
-        table,
-        columns=_without_item(table.columns, place),
-        rows=tuple(_without_item(row, place) for row in table.rows),
-        text_columns=table.text_columns - 1,
-        rules=frozenset(),
-    )
-
-
-def _without_item(items: Sequence[str], place: int) -> tuple[str, ...]:
-    return (*items[:place], *items[place + 1 :])
+    return replace(table.without("System"), rules=frozenset(around))
 
 
 def finding_table(rows: pl.DataFrame) -> Table:
@@ -161,7 +145,7 @@ def finding_table(rows: pl.DataFrame) -> Table:
     )
     heads = ("Record", "System", "Finding", "Verdict", "Reference", "Report")
     table = Table(heads, cells, text_columns=len(heads))
-    return table if rows["system"].n_unique() > 1 else _without_system(table)
+    return table if rows["system"].n_unique() > 1 else table.without("System")
 
 
 def flat(rows: pl.DataFrame) -> pl.DataFrame:
@@ -212,4 +196,4 @@ def worst_table(rows: pl.DataFrame, most: int) -> Table:
     ]
     heads = ("System", "Record", *VERDICTS[1:])
     table = Table(heads, tuple(cells), text_columns=2, rules=first_cell_changes(cells))
-    return table if rows["system"].n_unique() > 1 else _without_system(table)
+    return table if rows["system"].n_unique() > 1 else table.without("System")

@@ -146,7 +146,7 @@ def test_f1_by_group_needs_a_labeller(
         ("y", "1"),
     ]
     compared = [line.split() for line in pacer("compare", "scores", "scores").out.splitlines()]
-    assert next(line for line in compared if line[:2] == ["ALL", "CE"])
+    assert next(line for line in compared if line[:2] == ["CE", "F1"])
 
 
 def test_runs_without_labels_are_compared_without_f1(
@@ -247,6 +247,19 @@ def test_several_systems_are_compared_in_one_table(
         "| ROUGE-L" in Path("compared/table.md").read_text()
         and Path("compared/table.tex").is_file()
     )
+    written = pl.read_csv("compared/systems.csv")
+    assert written["system"].to_list() == ["same", *named] and "context" not in written.columns
+    scored = [read_json(f"runs/{name}/scores.json")["all"]["rougeL"] for name in ("same", "a=b")]
+    assert written["rougeL"].to_list()[:2] == pytest.approx(scored)
+    pairs = pl.read_csv("compared/pairs.csv").filter(score="rougeL")
+    assert pairs.select("first", "second").rows() == [
+        ("same", "a=b"),
+        ("same", "half"),
+        ("a=b", "half"),
+    ]
+    assert "comparison.json exists" in pacer(*command, "--out", "compared").error
+    two = ("compare", "runs/same", "half=runs/other", "--out", "compared")
+    assert pacer(*two, "--force").out.split()[:3] == ["Score", "same", "half"]
     loss = pacer(*command, "--max-loss", "rougeL=0.6")
     assert loss.code == 3 and loss.error.startswith(
         "a=b loses more than 0.6 in rougeL against same: −"
