@@ -317,7 +317,7 @@ def compare(
         found = {name: tables.read_system(at, convention) for name, at in places.items()}
         tables.write_table(out / "systems", tables.system_table(found), tables.system_rows(found))
         if further:
-            pairs = tables.compare_pairs(places, convention)
+            pairs = tables.compare_pairs(places, convention, with_first)
             tables.write_table(out / "pairs", tables.pair_table(pairs), tables.pair_rows(pairs))
     for sentence in compared.losses(allowed, certain=False):
         print(sentence, file=sys.stderr)
@@ -472,10 +472,13 @@ def findings(
 
     results = {name: Result.read(path) for name, path in places.items()}
     lexicon = None if more_findings is None else with_more_findings(more_findings)
-    rows = tables.of_systems(
-        {name: tables.with_further(result, lexicon) for name, result in results.items()}
-    )
-    note = tables.other_records({name: result.cases for name, result in results.items()})
+    rows = tables.ledger_of(results, lexicon)
+    notes = [tables.other_records({name: result.cases for name, result in results.items()})]
+    if lexicon is None and not tables.have_one_table(results):
+        notes.append(
+            "not all systems were scored with the same further findings, so these are left out; "
+            "choose them with --more-findings"
+        )
     if finding is not None:
         rows = rows.filter(pl.col("finding") == tables.known_finding(finding, rows, lexicon))
     if verdict:
@@ -502,7 +505,7 @@ def findings(
         print("none")
     else:
         print_table(table)
-    if note:
+    for note in filter(None, notes):
         print(note, file=sys.stderr if as_json else sys.stdout)
 
 
@@ -538,7 +541,7 @@ def show(
     else:
         studies = systems[:1]
         folders = systems[1:]
-    if not folders:
+    if not folders or Path(studies[0], "cases.parquet").is_file():
         raise ConfigError(
             "expected the id of a study or record, and then at least one folder of a scored run, "
             "as in `pacer show ID scored/a`; `pacer findings scored/a --worst 5` lists ids"

@@ -48,13 +48,24 @@ _NOTES = (
 _FURTHER = f"Findings beyond the 13 are below '{ALL}', which does not count them."
 
 
-def with_further(result: Result, lexicon: Lexicon | None) -> pl.DataFrame:
-    """Return the ledger of a result, with the further findings of a lexicon, if given, in place of
-    those that it was scored with."""
-    if lexicon is None:
-        return result.findings
-    of_13 = result.findings.filter(pl.col("finding").is_in(FINDINGS))
-    return pl.concat([of_13, further_findings(result.cases, lexicon).drop("row")])
+def ledger_of(results: Mapping[str, Result], lexicon: Lexicon | None) -> pl.DataFrame:
+    """Return the ledgers of several systems as one, as :func:`of_systems`, with the further
+    findings of a lexicon. Without a lexicon, those that the systems were scored with are kept if
+    all were scored with the same table."""
+    ledgers = {name: result.findings for name, result in results.items()}
+    if lexicon is not None or not have_one_table(results):
+        is_own = pl.col("finding").is_in(FINDINGS)
+        ledgers = {name: ledger.filter(is_own) for name, ledger in ledgers.items()}
+    if lexicon is not None:
+        for name, result in results.items():
+            further = further_findings(result.cases, lexicon).drop("row")
+            ledgers[name] = pl.concat([ledgers[name], further])
+    return of_systems(ledgers)
+
+
+def have_one_table(results: Mapping[str, Result]) -> bool:
+    """Return whether all systems were scored with the same further findings, or with none."""
+    return len({one.signature.data.get("more_findings") for one in results.values()}) == 1
 
 
 def known_finding(name: str, rows: pl.DataFrame, lexicon: Lexicon | None) -> str:
@@ -159,7 +170,8 @@ def flat(rows: pl.DataFrame) -> pl.DataFrame:
         for name, kind in rows.schema.items()
         if kind == PLACES
     ]
-    rows = rows.with_columns(*columns, pl.col(of_words).list.join(" ")).rename(of_places)
+    texts = pl.col(of_words).list.join(" ").replace("left right", "bilateral")
+    rows = rows.with_columns(*columns, texts).rename(of_places)
     return rows.drop(
         one.name for one in rows if one.name.startswith("committed_") and not one.count()
     )

@@ -45,11 +45,14 @@ def _place(item: tuple[str, Interval]) -> int:
     return list(SCORE_OF).index(item[0]) if item[0] in SCORE_OF else len(SCORE_OF)
 
 
-def compare_pairs(places: Mapping[str, Path], convention: str | None) -> Pairs:
-    """Compare every system with each later one."""
+def compare_pairs(
+    places: Mapping[str, Path], convention: str | None, with_first: Pairs | None = None
+) -> Pairs:
+    """Compare every system with each later one; ``with_first``: comparisons that are known."""
+    known = with_first or {}
     return {
-        (first, second): compare(places[first], places[second], convention=convention)
-        for first, second in combinations(places, 2)
+        pair: known.get(pair) or compare(*map(places.__getitem__, pair), convention=convention)
+        for pair in combinations(places, 2)
     }
 
 

@@ -388,7 +388,8 @@ def test_a_case_of_two_files_is_shown(pacer: Callable[..., Outcome], files: Path
     several = pacer(*again, "--force")
     assert several.out == "written to shown/study-a.html\nwritten to shown/study-c.html\n"
     assert ">A<" in Path("shown/study-a.html").read_text()
-    assert "at least one folder" in pacer("show", "c").error
+    for wrong in (("c",), ("scores", "scores")):
+        assert "at least one folder" in pacer("show", *wrong).error
 
 
 def test_texts_are_shown_as_they_were_written(pacer: Callable[..., Outcome], files: Path) -> None:
@@ -475,6 +476,7 @@ def test_further_findings_are_counted_but_not_scored(
         pl.DataFrame({"id": [*"abcd"], "report": texts}).write_csv(name)
     assert pacer(*stated()).code == 0
     plain = (read_json("scores/scores.json"), pl.read_parquet("scores/findings.parquet"))
+    shutil.copytree("scores", "plain")
     counts = pacer("findings", "scores").out
     with_more = pacer("findings", "scores", "--more-findings", "builtin").out
     assert "hernia" not in counts and "others need --more-findings" in (
@@ -497,6 +499,9 @@ def test_further_findings_are_counted_but_not_scored(
     assert read_json("scores/signature.json")["data"]["more_findings"]
     # the table is the same for reports that were scored without further findings
     assert pacer("findings", "scores").out == with_more
+    with_other = pacer("findings", "scores", "plain")
+    assert "choose them with --more-findings" in with_other.out and "hernia" not in with_other.out
+    assert "hernia" in pacer("findings", "scores", "plain", "--more-findings", "builtin").out
     counted = {row[0]: row[1:6] for row in rows_of(with_more)}
     assert (counted["hernia"], counted["all findings"]) == (
         ["1", "2", "1", "0", "1"],
