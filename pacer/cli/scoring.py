@@ -473,12 +473,7 @@ def findings(
     results = {name: Result.read(path) for name, path in places.items()}
     lexicon = None if more_findings is None else with_more_findings(more_findings)
     rows = tables.ledger_of(results, lexicon)
-    notes = [tables.other_records({name: result.cases for name, result in results.items()})]
-    if lexicon is None and not tables.have_one_table(results):
-        notes.append(
-            "not all systems were scored with the same further findings, so these are left out; "
-            "choose them with --more-findings"
-        )
+    notes = tables.notes_on(results, lexicon)
     if finding is not None:
         rows = rows.filter(pl.col("finding") == tables.known_finding(finding, rows, lexicon))
     if verdict:
@@ -505,7 +500,7 @@ def findings(
         print("none")
     else:
         print_table(table)
-    for note in filter(None, notes):
+    for note in notes:
         print(note, file=sys.stderr if as_json else sys.stdout)
 
 

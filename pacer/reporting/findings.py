@@ -53,7 +53,7 @@ def ledger_of(results: Mapping[str, Result], lexicon: Lexicon | None) -> pl.Data
     findings of a lexicon. Without a lexicon, those that the systems were scored with are kept if
     all were scored with the same table."""
     ledgers = {name: result.findings for name, result in results.items()}
-    if lexicon is not None or not have_one_table(results):
+    if lexicon is not None or not _have_one_table(results):
         is_own = pl.col("finding").is_in(FINDINGS)
         ledgers = {name: ledger.filter(is_own) for name, ledger in ledgers.items()}
     if lexicon is not None:
@@ -63,7 +63,7 @@ def ledger_of(results: Mapping[str, Result], lexicon: Lexicon | None) -> pl.Data
     return of_systems(ledgers)
 
 
-def have_one_table(results: Mapping[str, Result]) -> bool:
+def _have_one_table(results: Mapping[str, Result]) -> bool:
     """Return whether all systems were scored with the same further findings, or with none."""
     return len({one.signature.data.get("more_findings") for one in results.values()}) == 1
 
@@ -89,16 +89,24 @@ def of_systems(ledgers: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(named)
 
 
-def other_records(cases: Mapping[str, pl.DataFrame]) -> str:
-    """Return a sentence if not all systems have the same records; else nothing."""
-    records = {name: set(table["record_id"]) for name, table in cases.items()}
+def notes_on(results: Mapping[str, Result], lexicon: Lexicon | None) -> list[str]:
+    """Return a sentence each if the systems have different records, or further findings that
+    cannot be shown."""
+    notes = []
+    records = {name: set(result.cases["record_id"]) for name, result in results.items()}
     shared = set.intersection(*records.values())
-    if all(ids == shared for ids in records.values()):
-        return ""
-    numbers = ", ".join(f"{name} {number(len(ids))}" for name, ids in records.items())
-    return (
-        f"the systems have different records: {numbers}, and {number(len(shared))} in all of them"
-    )
+    if any(ids != shared for ids in records.values()):
+        numbers = ", ".join(f"{name} {number(len(ids))}" for name, ids in records.items())
+        notes.append(
+            f"the systems have different records: {numbers}, and {number(len(shared))} in all of "
+            "them"
+        )
+    if lexicon is None and not _have_one_table(results):
+        notes.append(
+            "not all systems were scored with the same further findings, so these are left out; "
+            "choose them with --more-findings"
+        )
+    return notes
 
 
 def verdict_counts(rows: pl.DataFrame) -> pl.DataFrame:
