@@ -91,8 +91,8 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
     cases, ledger, kept = annotated.cases, annotated.ledger, [*own_names]
     if lexicon is not None:
         further = further_findings(cases, lexicon)
-        lists = _further_lists(further, len(cases))
-        cases, kept = cases.hstack(lists), [*kept, *(one.name for one in lists)]
+        columns = _further_lists(further, len(cases))
+        cases, kept = cases.hstack(columns), [*kept, *(one.name for one in columns)]
         ledger = pl.concat([ledger, further.drop("row").lazy()])
     return Result.signed(
         with_mean(scores, own_names) | _further_scores(contexts, annotated.cases, options),
