@@ -16,12 +16,14 @@ import typer
 from pacer.config.corpus import Cleaner
 from pacer.config.params import load_profile
 from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import write_json, write_text
+from pacer.core.io import check_unused, write_json, write_text
 from pacer.display import terminal
 from pacer.display.terminal import BACKBONES, CORPUS, PARAMS, console, echo, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import polars as pl
 
     from pacer.statistics.system import Scores
 
@@ -41,7 +43,19 @@ Without = Annotated[
     list[str] | None,
     typer.Option("--without", help="Score to leave out, e.g. meteor; repeatable."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite scores of other reports in OUT.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the scores in OUT.")]
+ForceFile = Annotated[bool, typer.Option("--force", help="Overwrite OUT.")]
+TableFile = Annotated[
+    Path | None,
+    typer.Option("--out", help="File for the table: .csv, .json or .jsonl (default: print it)."),
+]
+MoreFindings = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Table of further findings, or builtin for PACER's; docs/commitments.md.",
+    ),
+]
 
 
 def score(
@@ -79,6 +93,7 @@ def score(
     columns: ColumnsFile = None,
     metric: Metrics = None,
     without: Without = None,
+    more_findings: MoreFindings = None,
     force: Force = False,
 ) -> None:
     """Score reports of any system against references (`pacer score-run`: predictions of a run).
@@ -100,6 +115,7 @@ def score(
         metrics=metric or (),
         force=force,
         without=without or (),
+        more_findings=more_findings,
         missing=missing,
         extract=extract,
         clean_references=clean,
@@ -155,7 +171,7 @@ def score_run(
     if metric:
         settings = settings.model_copy(update={"metrics": metric})
     if not force:
-        check_replaced(out, sorted(predictions.glob("*.jsonl")))
+        check_replaced(out)
     options = Scoring(
         chexbert or BACKBONES / "chexbert", labels, settings=settings, without=tuple(without or ())
     )
@@ -226,6 +242,17 @@ def _print_scores(result: Scores, out: Path) -> None:
     console.print(f"\nwritten to {out}")
 
 
+#: The files of `pacer compare`.
+_COMPARED = (
+    "comparison.json",
+    *(
+        f"{name}.{suffix}"
+        for name in ("table", "systems", "pairs")
+        for suffix in ("md", "tex", "csv")
+    ),
+)
+
+
 def compare(
     systems: Annotated[
         list[str],
@@ -249,8 +276,14 @@ def compare(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for comparison.json, table.md and table.tex.")
+        Path | None,
+        typer.Option(
+            help="Folder for comparison.json and for tables as Markdown, LaTeX and CSV: table.* is "
+            "printed, too, systems.* has the scores of each system, and with three or more systems "
+            "pairs.* compares each with every other.",
+        ),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the files in OUT.")] = False,
 ) -> None:
     """Compare two scored runs case by case, or several with the first, A. Intervals and p values
     come from random halves of the patients. --max-loss f1=0.02 fails if the whole interval of the
@@ -260,18 +293,32 @@ def compare(
     if len(places) < 2:
         raise ConfigError("expected at least two folders to compare, A and B")
     terminal.check_exists(*places.values())
+    if out is not None:
+        check_unused(*(out / name for name in _COMPARED), force=force)
     from pacer.statistics.calls import compare as compare_systems
 
     compared = compare_systems(places, convention=convention)
     table = compared.table()
+    pairs = {(compared.first, name): one for name, one in compared.others.items()}
+    if len(pairs) == 1 and len(compared.scores) == 1:
+        table = table.without("Context")
     if as_json:
         print(json.dumps(asdict(compared), indent=2, ensure_ascii=False))
     else:
         print_table(replace(table, notes=("", *table.notes)))
     if out is not None:
+        from pacer.reporting import systems as tables
+
+        for name in _COMPARED:  # no file of an earlier comparison stays
+            (out / name).unlink(missing_ok=True)
         write_json(out / "comparison.json", asdict(compared))
-        write_text(out / "table.md", table.markdown())
-        write_text(out / "table.tex", table.latex())
+        tables.write_table(out / "table", table, tables.pair_rows(pairs))
+        found = {name: tables.read_system(at, convention) for name, at in places.items()}
+        tables.write_table(out / "systems", tables.system_table(found), tables.system_rows(found))
+        if len(pairs) > 1:
+            pairs = tables.compare_pairs(places, convention, pairs)
+            text = tables.pair_table(pairs, compared.splits)
+            tables.write_table(out / "pairs", text, tables.pair_rows(pairs))
     for sentence in compared.losses(allowed, certain=False):
         print(sentence, file=sys.stderr)
     if compared.losses(allowed):
@@ -299,58 +346,84 @@ def _allowed_losses(entries: Iterable[str]) -> dict[str, float]:
 
 def label(
     file: Annotated[Path, typer.Argument(help="Reports: CSV, TSV, JSON, JSONL, Parquet.")],
-    out: Annotated[
-        Path | None, typer.Option(help="File for the table (default: print it).")
-    ] = None,
+    out: TableFile = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="JSON Lines instead of CSV (default for OUT.jsonl).")
+        bool, typer.Option("--json", help="Print JSON Lines instead of CSV.")
     ] = False,
-    report_id: Annotated[str | None, typer.Option(help="ID column.")] = None,
-    report_text: Annotated[str | None, typer.Option(help="Text column.")] = None,
-    more_findings: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Table of further findings, or builtin for PACER's; docs/commitments.md.",
-        ),
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="ID column (default: found by name).")
     ] = None,
+    report_text: Annotated[
+        str | None, typer.Option(help="Text column (default: found by name).")
+    ] = None,
+    more_findings: MoreFindings = None,
+    attributes: Annotated[
+        bool,
+        typer.Option("--attributes", help="Add the side, severity and course of each finding."),
+    ] = False,
+    mentions: Annotated[
+        bool,
+        typer.Option(
+            "--mentions",
+            help="Write a row for each mention of a finding instead: its polarity, its place "
+            "(start, end) in the report, its words, and the cue that decides its polarity.",
+        ),
+    ] = False,
+    force: ForceFile = False,
 ) -> None:
-    """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
-    end) in the report, its words, and the cue that decides its polarity."""
+    """Read the findings in reports by rules. Each report is a row and each finding a column: 1 the
+    report affirms it, 0 denies it, -1 leaves it uncertain, blank does not mention it."""
     terminal.check_exists(file)
-    from pacer.statistics.calls import label_reports
+    if attributes and mentions:
+        raise ConfigError("--attributes describes findings, not their mentions; omit --mentions")
+    _check_table_file(out, force)
+    import polars as pl
+
+    from pacer.reporting.labelled import label_table, mention_table
     from pacer.tables.reports import REPORTS, not_english, reports_of
     from pacer.text.rules.more import with_more_findings
 
     lexicon = None if more_findings is None else with_more_findings(more_findings)
-    reports = reports_of(file, REPORTS, report_id, report_text).rows
+    reports = reports_of(file, REPORTS, id_column, report_text).rows
     if reports["id"].is_duplicated().any():
         raise DataError(
-            f"{file}: an id has several reports; choose a column of unique ids with --report-id"
+            f"{file}: an id has several reports; choose a column of unique ids with --id"
         )
-    mentions = label_reports(reports, lexicon)
-    suffix = out.suffix if out is not None else ""
-    write = {
-        ".json": mentions.write_json,
-        ".jsonl": mentions.write_ndjson,
-        ".ndjson": mentions.write_ndjson,
-    }
-    text = (mentions.write_ndjson if as_json else write.get(suffix, mentions.write_csv))()
-    if out is None:
-        print(text, end="")
+    if mentions:
+        table = mention_table(reports, lexicon)
+        silent = len(reports) - table["id"].n_unique()
+        summary = f"{len(table):,} mentions; {silent:,} of {len(reports):,} reports have none"
     else:
-        write_text(out, text)
+        table = label_table(reports, lexicon, attributes=attributes)
+        silent = table.drop("id").select(pl.all_horizontal(pl.all().is_null())).sum().item()
+        summary = f"{len(table):,} reports; {silent:,} of them mention no finding"
+    if out is not None:
+        _write_rows(table, out)
+    else:
+        print(table.write_ndjson() if as_json else table.write_csv(), end="")
     if foreign := not_english(reports["id"], reports["text"]):
         print(
             f"warning: reports without any frequent English word: {foreign}; the rules read no "
             "other language",
             file=sys.stderr,
         )
-    silent = len(reports) - mentions["id"].n_unique()
-    print(
-        f"{len(mentions):,} mentions; {silent:,} of {len(reports):,} reports have none",
-        file=sys.stderr,
-    )
+    print(summary, file=sys.stderr)
+
+
+#: Formats of tables by the suffix of their file.
+_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "ndjson", ".ndjson": "ndjson"}
+
+
+def _check_table_file(out: Path | None, force: bool) -> None:
+    """Refuse a file that exists or whose suffix is unknown, before any report is read."""
+    if out is not None and out.suffix.lower() not in _FORMATS:
+        raise ConfigError(f"--out {out}: expected a file name that ends in .csv, .json or .jsonl")
+    check_unused(out, force=force)
+
+
+def _write_rows(rows: pl.DataFrame, out: Path) -> None:
+    """Write rows to a file, in the format that its suffix names."""
+    write_text(out, getattr(rows, f"write_{_FORMATS[out.suffix.lower()]}")())
 
 
 def findings(
@@ -379,27 +452,30 @@ def findings(
             "choose: by opposite, then missed or invented, then partly right ones.",
         ),
     ] = None,
+    more_findings: MoreFindings = None,
+    out: TableFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    force: ForceFile = False,
 ) -> None:
-    """Count by finding what reports have right, partly right, opposite, missed and invented; or
-    list single findings with their words, or the worst reports."""
+    """Count by finding how often reports affirm what the references affirm (hit), miss or invent
+    it, and apart from this the denials; or list single findings with their words, or the worst
+    reports."""
     places = terminal.named_paths(systems)
     terminal.check_exists(*places.values())
+    _check_table_file(out, force)
     import polars as pl
 
-    from pacer.core.anchor import FINDINGS, normalize_finding
     from pacer.metrics.ledger import VERDICTS
     from pacer.metrics.result import Result
     from pacer.reporting import findings as tables
+    from pacer.text.rules.more import with_more_findings
 
     results = {name: Result.read(path) for name, path in places.items()}
-    rows = tables.of_systems({name: result.findings for name, result in results.items()})
-    note = tables.other_records({name: result.cases for name, result in results.items()})
+    lexicon = None if more_findings is None else with_more_findings(more_findings)
+    rows = tables.ledger_of(results, lexicon)
+    notes = tables.notes_on(results, lexicon)
     if finding is not None:
-        known = normalize_finding(finding)
-        if known is None:
-            raise ConfigError(f"--finding {finding}: expected one of {', '.join(FINDINGS)}")
-        rows = rows.filter(pl.col("finding") == known)
+        rows = rows.filter(pl.col("finding") == tables.known_finding(finding, rows, lexicon))
     if verdict:
         if unknown := sorted({*verdict} - {*VERDICTS}):
             raise ConfigError(f"--verdict {unknown[0]}: expected one of {', '.join(VERDICTS)}")
@@ -415,13 +491,16 @@ def findings(
     else:
         listed = tables.verdict_counts(rows)
         table = tables.verdict_table(rows)
-    if as_json:
+    if out is not None:
+        _write_rows(tables.flat(listed) if out.suffix.lower() == ".csv" else listed, out)
+        echo(f"{len(listed):,} rows written to {out}")
+    elif as_json:
         print(json.dumps(listed.to_dicts(), indent=2, ensure_ascii=False))
     elif listed.is_empty():
         print("none")
     else:
         print_table(table)
-    if note:
+    for note in notes:
         print(note, file=sys.stderr if as_json else sys.stdout)
 
 
@@ -430,36 +509,44 @@ def show(
         list[str],
         typer.Argument(
             metavar="[STUDY] A ...",
-            help="Study or record id (unless --study is given), then folders of scored runs, or "
-            "NAME=FOLDER.",
+            help="Id of a study or record (unless --study is given), then the folders that "
+            "`pacer score` wrote for each system, or NAME=FOLDER.",
         ),
     ],
     study: Annotated[
-        list[str] | None, typer.Option("--study", help="Study or record id; repeatable.")
+        list[str] | None, typer.Option("--study", help="Id of a study or record; repeatable.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the pages.")] = Path("shown"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the pages, which are named study-ID.html.")
+    ] = Path("shown"),
     context: terminal.ContextNames = None,
     records: terminal.RecordsFile = CORPUS,
     before: Annotated[
         bool, typer.Option("--systems", hidden=True)
     ] = False,  # preceded A in earlier versions
+    force: Annotated[bool, typer.Option("--force", help="Overwrite pages in OUT.")] = False,
 ) -> None:
-    """Write an HTML page with each system's report of an examination, in each context that all
-    systems have (or in --context). It marks what the reference supports or contradicts, and
-    comparisons with earlier examinations."""
+    """Write an HTML page for a study, into a folder. The page shows the reference and each
+    system's report as they were written, in each context that all systems have (or in --context).
+    It marks what the reference supports or contradicts, and comparisons with earlier
+    examinations."""
     if study:
         studies = study
         folders = systems
     else:
         studies = systems[:1]
         folders = systems[1:]
-    if not folders:
-        raise ConfigError("expected a study id, and at least one folder of a scored run")
+    if not folders or Path(studies[0], "cases.parquet").is_file():
+        raise ConfigError(
+            "expected the id of a study or record, and then at least one folder of a scored run, "
+            "as in `pacer show ID scored/a`; `pacer findings scored/a --worst 5` lists ids"
+        )
     named = terminal.named_paths(folders)
     contexts = terminal.check_contexts(context)
     terminal.check_exists(*named.values())
     from pacer.reporting.pages import show_studies
 
     images = records.with_name("images.parquet")
-    for path in show_studies(studies, list(named.items()), contexts, records, images, out):
+    pages = show_studies(studies, list(named.items()), contexts, records, images, out, force=force)
+    for path in pages:
         echo(f"written to {path}")

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from ruamel.yaml import YAML
 
-from pacer.core.errors import DataError, PacerError
+from pacer.core.errors import ConfigError, DataError, PacerError
 
 _log = logging.getLogger(__name__)
 
@@ -314,6 +314,15 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
         for temporary in directory.rglob(".*.tmp"):  # a killed process left it half-written
             temporary.unlink()
         yield directory
+
+
+def check_unused(*paths: Path | None, force: bool) -> None:
+    """Raise a ConfigError if a file that a command would write exists, unless ``force``."""
+    for path in paths:
+        if path is not None and path.exists() and not force:
+            raise ConfigError(
+                f"{path} exists; choose a different path (--out), or overwrite it with --force"
+            )
 
 
 def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:

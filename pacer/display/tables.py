@@ -1,7 +1,7 @@
 """One table for pages, files, terminals and notebooks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
@@ -67,6 +67,18 @@ class Table:
     cell_styles: Mapping[tuple[int, int], str] = field(default_factory=dict)
     #: Lines below the table.
     notes: tuple[str, ...] = ()
+
+    def without(self, column: str) -> "Table":
+        """Return the table without a column of text, and so without groups; a table with marks
+        cannot lose one."""
+        place = self.columns.index(column)
+        return replace(
+            self,
+            columns=(*self.columns[:place], *self.columns[place + 1 :]),
+            rows=tuple((*row[:place], *row[place + 1 :]) for row in self.rows),
+            text_columns=self.text_columns - 1,
+            rules=frozenset(),
+        )
 
     @property
     def numeric(self) -> tuple[bool, ...]:
@@ -138,10 +150,8 @@ class Table:
             rows.append([_latex_cell(cell, mark) for cell, mark in self._cells(row)])
         alignment = "".join("r" if right else "l" for right in self.numeric)
         notes = [*self.notes, *(f"{text}: {note}" for text, note in self.headings.values() if note)]
-        below = (
-            "\\begin{minipage}{\\linewidth}\\footnotesize "
-            f"{latex_text(' '.join(notes))}\\end{{minipage}}"
-        )
+        latex_notes = "\\par ".join(map(latex_text, notes))
+        below = f"\\begin{{minipage}}{{\\linewidth}}\\footnotesize {latex_notes}\\end{{minipage}}"
         parts = [
             "% needs \\usepackage{booktabs}",
             "\\begin{table}",

@@ -3,8 +3,8 @@
 
 It begins with reports paired strictly with their records: exactly one for each, none left over.
 :mod:`pacer.metrics.annotate` adds all further columns. The file holds what other evaluation
-packages read (``reference``, ``hypothesis``) and what `pacer compare` needs; other columns, such as
-``reference_raw`` and ``prior_report``, serve only until the case is scored.
+packages read (``reference``, ``hypothesis``) and what `pacer compare` and `pacer show` need; other
+columns, such as ``prior_report``, serve only until the case is scored.
 """
 
 from collections.abc import Iterable
@@ -89,9 +89,10 @@ COLUMNS: dict[str, pl.DataType] = {
     "gate": pl.Float64(),
     "fallback": pl.Boolean(),
 }
-#: Columns that some files have: a property by which records can be grouped (``view``), the findings
-#: of a generated world (``truth``), and the probabilities of findings.
-OPTIONAL = ("view", "truth", "present", "absent")
+#: Columns that some files have: the texts before they were cleaned and put on one line (null: the
+#: same), a property by which records can be grouped (``view``), the findings of a generated world
+#: (``truth``), and the probabilities of findings.
+OPTIONAL = ("reference_raw", "hypothesis_raw", "view", "truth", "present", "absent")
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
@@ -102,7 +103,13 @@ def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
         f"{control}_{what}" for control in controls_of(cases) for what in ("unchanged", "labels")
     ]
     names = dict.fromkeys((*COLUMNS, *OPTIONAL, *of_controls, *columns))
-    return cases.select(name for name in names if name in cases.columns).cast(pl.Schema(COLUMNS))
+    changed = [
+        pl.when(pl.col(f"{side}_raw") != pl.col(side)).then(f"{side}_raw").alias(f"{side}_raw")
+        for side in ("reference", "hypothesis")
+        if f"{side}_raw" in cases.columns
+    ]
+    table = cases.select(name for name in names if name in cases.columns).with_columns(changed)
+    return table.cast(pl.Schema(COLUMNS))
 
 
 def controls_of(cases: pl.DataFrame) -> list[str]:

@@ -36,6 +36,7 @@ from pacer.text.rules import (
     find_mentions,
     find_more,
     read_attributes,
+    read_more,
 )
 
 PLACES = pl.List(pl.Struct({"start": pl.Int32, "end": pl.Int32, "words": pl.String}))
@@ -156,8 +157,8 @@ def _states(anchor: Anchor) -> list[tuple[str, str]]:
 
 
 def compared(reference: pl.DataFrame, report: pl.DataFrame) -> pl.DataFrame:
-    """Return a row for each finding that either side states, in the order of the texts and of the
-    vocabulary: the columns of :data:`READ` of both, as ``reference_…`` and ``report_…``, the
+    """Return a row for each finding that either side states, in the order of the texts and of
+    :func:`in_order`: the columns of :data:`READ` of both, as ``reference_…`` and ``report_…``, the
     ``verdict``, and what is ``wrong``."""
     first, second = (
         side.rename({name: f"{prefix}_{name}" for name in side.columns if name not in _KEY})
@@ -165,7 +166,7 @@ def compared(reference: pl.DataFrame, report: pl.DataFrame) -> pl.DataFrame:
     )
     rows = first.join(second, on=_KEY, how="full", coalesce=True)
     lists = [pl.col(name).fill_null([]) for name, kind in rows.schema.items() if kind == pl.List]
-    rows = rows.with_columns(lists).sort("row", pl.col("finding").cast(pl.Enum(FINDINGS)))
+    rows = rows.with_columns(lists).sort("row", in_order(rows))
     same, in_both = _REFERENCE == _REPORT, _REFERENCE.is_not_null() & _REPORT.is_not_null()
     one_unsure = in_both & ~same & ((_REFERENCE == "uncertain") | (_REPORT == "uncertain"))
     none_denies = same & (_REFERENCE != "negative")
@@ -234,6 +235,43 @@ def findings_of(cases: pl.DataFrame, reference: pl.DataFrame, report: pl.DataFra
     for further, on in ((committed, _KEY), (ids, ["row"])):
         rows = rows.join(further, on=on, how="left", maintain_order="left")
     return rows.select("row", *FINDINGS_SCHEMA)
+
+
+def further_findings(cases: pl.DataFrame, lexicon: Lexicon) -> pl.DataFrame:
+    """Return rows as those of :func:`findings_of` for the further findings of a lexicon, as both
+    texts of each case state them. Only their states are read, no side, severity or course."""
+    sides = (_read_further(cases[text], lexicon) for text in ("reference", "hypothesis"))
+    ids = cases.select("record_id", "context").with_row_index("row")
+    rows = compared(*sides).join(ids, on="row", how="left", maintain_order="left")
+    empty = pl.DataFrame(schema={"row": pl.UInt32(), **FINDINGS_SCHEMA})
+    return pl.concat([empty, rows], how="diagonal").select(empty.columns)
+
+
+def _read_further(texts: Iterable[str], lexicon: Lexicon) -> pl.DataFrame:
+    """Return the rows of :data:`READ` for the further findings of a lexicon."""
+    rows = [
+        {
+            "row": row,
+            "finding": finding,
+            "state": state,
+            "places": [
+                {"start": m.start, "end": m.end, "words": text[m.start : m.end]}
+                for m in found
+                if m.finding == finding and m.polarity is not None
+            ],
+        }
+        for row, text in enumerate(texts)
+        if (found := find_more(text, lexicon))
+        for finding, state in read_more(text, lexicon).items()
+    ]
+    return pl.DataFrame(rows, READ).with_columns(pl.col(KINDS).fill_null([]))
+
+
+def in_order(rows: pl.DataFrame) -> pl.Expr:
+    """Return what sorts the column ``finding`` of ``rows``: the 13 as in the vocabulary, then
+    further findings by name."""
+    further = sorted({*rows["finding"].unique()} - {*FINDINGS})
+    return pl.col("finding").cast(pl.Enum([*FINDINGS, *further]))
 
 
 def lists_by_row(rows: pl.DataFrame, chosen: pl.Expr, count: int) -> pl.Series:

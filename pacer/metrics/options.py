@@ -49,7 +49,8 @@ class Scoring:
     the spot. ``truth``: latent findings of every study. ``settings``: convention of the headline
     F1, form of the original findings, and the user's columns. ``without``: keys of scores to leave
     out, each with the same score against the original findings. ``metrics``: the user's functions
-    by name, beside those of the settings."""
+    by name, beside those of the settings. ``more_findings``: table of findings beyond the 13, which
+    the ledger has, too."""
 
     chexbert: Path | None = None
     labels: Path | None = None
@@ -57,6 +58,7 @@ class Scoring:
     settings: ScoreSettings = DEFAULTS
     without: tuple[str, ...] = ()
     metrics: Mapping[str, Function] = field(default_factory=dict)
+    more_findings: str | Path | None = None
 
     def __post_init__(self) -> None:
         """Raise a :class:`ConfigError` if labels or truth are given without a labeller."""

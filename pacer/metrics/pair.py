@@ -66,6 +66,7 @@ def pair_reports(
     counts = _counts_before_cleaning(pairs, extracted, unprompted)
     if left_out:
         counts["left_out_references"] = left_out
+    written = pl.Series("hypothesis_raw", unprompted)
     if options.deduplicate:
         unprompted = list(map(without_repeats, unprompted))
     cases = pairs.select(
@@ -78,6 +79,7 @@ def pair_reports(
         "prior_report",
         _cleaned(pairs["text"], options.clean_references).alias("reference"),
         pl.coalesce("report_raw", "text").alias("reference_raw"),
+        written,
         _cleaned(pl.Series("hypothesis", unprompted), options.clean_hypotheses),
         pl.lit(False).alias("fallback"),
     ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_PROVIDED)

@@ -15,6 +15,7 @@ from pacer.backbones.observations import (
     UNCERTAIN,
 )
 from pacer.backbones.pointers import is_standin, provenance, resolve
+from pacer.core.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_file, hash_json
@@ -31,12 +32,14 @@ from pacer.metrics.clinical import (
 )
 from pacer.metrics.columns import column_scores, count_of, names_by_kind
 from pacer.metrics.commitments import KINDS, attribute_share, lists, true_attribute_counts
+from pacer.metrics.ledger import further_findings, lists_by_row
 from pacer.metrics.options import Scoring
 from pacer.metrics.result import Result
 from pacer.metrics.score_kinds import ContextCases, Numbers
 from pacer.metrics.scores import SCORES, check_keys, context_counts, context_scores
 from pacer.metrics.signature import EXCLUDED, Decoding, Origin, Signature, version_of
 from pacer.text.rules import VERSION
+from pacer.text.rules.more import path_of, with_more_findings
 
 #: Packages whose version can change a score.
 _PACKAGES = (
@@ -62,6 +65,8 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
     scores of labels are left out.
     """
     check_keys(options.without)
+    more = options.more_findings
+    lexicon = None if more is None else with_more_findings(more)
     # only predictions of this pipeline have a manifest; other systems have no threshold
     threshold = Decoding.of(origin.manifest).threshold
     annotated = annotate(cases, options, threshold)
@@ -83,14 +88,30 @@ def score_cases(cases: pl.DataFrame, options: Scoring, origin: Origin) -> Result
     }
     computed = set().union(*scores.values())
     meanings = {score.key: score.meaning for score in SCORES if score.key in computed}
+    cases, ledger, kept = annotated.cases, annotated.ledger, [*own_names]
+    if lexicon is not None:
+        further = further_findings(cases, lexicon)
+        columns = _further_lists(further, len(cases))
+        cases, kept = cases.hstack(columns), [*kept, *(one.name for one in columns)]
+        ledger = pl.concat([ledger, further.drop("row").lazy()])
     return Result.signed(
         with_mean(scores, own_names) | _further_scores(contexts, annotated.cases, options),
-        case_table(annotated.cases, own_names),
+        case_table(cases, kept),
         build_signature(
             annotated, contexts, options, origin, meanings | annotated.meanings, left_out
         ),
-        annotated.ledger,
+        ledger,
     )
+
+
+def _further_lists(further: pl.DataFrame, count: int) -> list[pl.Series]:
+    """Return the columns of ``count`` cases that list their further findings,
+    ``report_more_positive`` and so on."""
+    return [
+        lists_by_row(further, pl.col(f"{side}_state") == state, count).alias(f"{side}_more_{state}")
+        for side in ("reference", "report")
+        for state in POLARITIES
+    ]
 
 
 def _further_scores(
@@ -203,6 +224,8 @@ def build_signature(
     files = {"reference_labels": options.labels, "truth": options.truth, **origin.files}
     if settings.columns is not None:
         files["columns"] = Path(settings.columns)
+    if options.more_findings is not None:
+        files["more_findings"] = path_of(options.more_findings)
     return Signature(
         standin_labeller=clinical["labeller"]["standin"] if clinical else None,
         clinical=clinical,

@@ -10,7 +10,7 @@ import polars as pl
 
 from pacer.core.contexts import CONTEXTS, SOURCES, WITH_SOURCE
 from pacer.core.errors import DataError
-from pacer.core.io import hash_json, write_text
+from pacer.core.io import check_unused, hash_json, write_text
 from pacer.core.schemas import read_images, read_records
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.result import Result
@@ -25,9 +25,11 @@ def show_studies(
     records: Path,
     images: Path,
     out: Path,
+    *,
+    force: bool = False,
 ) -> list[Path]:
-    """Write a page for each examination (the id of a study or record) into ``out``, and return
-    their paths.
+    """Write a page for each examination (the id of a study or record) into the folder ``out``, and
+    return their paths. A page that exists is replaced only with ``force``.
 
     Args:
         contexts: contexts to show; empty: all in which every system has a report.
@@ -36,18 +38,21 @@ def show_studies(
 
     Raises:
         DataError: a system has no report in a context, or several, or references differ.
+        ConfigError: a page exists.
     """
+    paths = [out / _name_of_page(study) for study in studies]
+    check_unused(*paths, force=force)
     corpus = read_records(records) if records.is_file() else None
     cases = [(name, place, Result.read(place, whole=False).cases) for name, place in systems]
     pages = [_study_page(study, cases, contexts, corpus, images) for study in studies]
-    paths = []
-    for study, page in zip(studies, pages, strict=True):
-        name = re.sub(r"[^A-Za-z0-9_-]", "_", study)[:80]
-        if name != study:
-            name = f"{name}-{hash_json(study)[:8]}"
-        paths.append(out / f"study-{name}.html")
-        write_text(paths[-1], page)
+    for path, page in zip(paths, pages, strict=True):
+        write_text(path, page)
     return paths
+
+
+def _name_of_page(study: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", study)[:80]
+    return f"study-{name}.html" if name == study else f"study-{name}-{hash_json(study)[:8]}.html"
 
 
 def _study_page(
@@ -73,8 +78,8 @@ def _study_page(
     readings: list[dict[str, Any]] = []
     first: list[Statements] | None = None
     for context, *rows in zip(contexts, *reports, strict=True):
-        texts = [rows[0]["reference"], *(row["hypothesis"] for row in rows)]
-        if any(row["reference"] != texts[0] for row in rows):
+        texts = [_as_written(rows[0], "reference"), *(_as_written(row) for row in rows)]
+        if any(row["reference"] != rows[0]["reference"] for row in rows):
             names = " and ".join(name for name, *_ in systems)
             raise DataError(
                 f"{names} have different references for study {study} in context {context}; score "
@@ -109,6 +114,13 @@ def _study_page(
     )
 
 
+def _as_written(case: Mapping[str, Any], side: str = "hypothesis") -> str:
+    """Return a text of a case before it was cleaned and put on one line; earlier versions did not
+    keep it."""
+    text: str = case.get(f"{side}_raw") or case[side]
+    return text.strip()
+
+
 def _of_study(table: pl.DataFrame, study: str) -> list[dict[str, Any]]:
     examination = pl.col("record_id") == pl.concat_str("context", pl.lit(f"-{study}"))
     return table.filter(
@@ -129,7 +141,7 @@ def _reports(cases: pl.DataFrame, place: Path, study: str) -> dict[str, dict[str
     if not by_context:
         raise DataError(
             f"{place} has no report for study {study}; pass the id of a study or record in its "
-            "cases"
+            f"cases, such as {cases['record_id'][0]}"
         )
     return by_context
 

@@ -10,13 +10,11 @@ import polars as pl
 
 from pacer.config import validated
 from pacer.config.decode import ScoreSettings
-from pacer.core.anchor import Anchor
+from pacer.core.anchor import KINDS, Anchor
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import hash_file
 from pacer.core.schemas import read_about
 from pacer.metrics.columns import metrics_of
-from pacer.metrics.ledger import mentions
 from pacer.metrics.options import (
     DEFAULTS,
     Cleaning,
@@ -41,7 +39,7 @@ from pacer.tables.reports import (
     reports_of,
 )
 from pacer.tables.sources import Source
-from pacer.text.rules import Lexicon, extract_anchor, read_more
+from pacer.text.rules import extract_anchor, read_attributes, read_more
 from pacer.text.rules.more import with_more_findings
 
 __all__ = ["Scores", "compare", "label", "reward", "score"]
@@ -59,6 +57,7 @@ def score(
     settings: ScoreSettings = DEFAULTS,
     force: bool = False,
     without: Iterable[str] = (),
+    more_findings: str | Path | None = None,
     missing: MissingReport = "error",
     missing_references: MissingReference = "error",
     extract: Extract = "none",
@@ -79,7 +78,7 @@ def score(
             or pandas frame, or the path of a file (docs/evaluation.md). References with a column
             ``context`` that names the four contexts are scored by context, others as one, ``all``.
         out: folder for the files that `pacer score` writes; None: none is written.
-        force: replace the scores of other reports in ``out``.
+        force: replace the scores in ``out``.
         chexbert: folder of the labeller; None: no scores of its labels.
         labels: file for the references' labels; it is created if it does not exist.
         columns: table with your own scores and groups by ``record_id``.
@@ -88,6 +87,9 @@ def score(
             installed packages offer as ``pacer.scores``.
         settings: convention of the headline F1, and form of the original findings.
         without: keys of scores to leave out, such as ``["meteor"]``.
+        more_findings: table of further findings, or ``builtin`` for PACER's: they are rows of
+            ``findings`` and have columns of their own in ``cases`` (``report_more_positive``);
+            every score counts only the 13.
         missing: a reference without a report is an error, or is scored with an ``empty`` one.
         missing_references: a reference that is blank, or a word such as ``nan``, is an error, or
             its pair is left out (``leave-out``).
@@ -102,7 +104,7 @@ def score(
 
     Raises:
         DataError: reports do not pair one to one, or an input is malformed.
-        ConfigError: a value is not allowed, or ``out`` holds the scores of other reports.
+        ConfigError: a value is not allowed, or ``out`` holds scores.
     """
     pairing = {
         "missing": missing,
@@ -120,7 +122,7 @@ def score(
     }
     files = {"references": _path(references), "hypotheses": _path(hypotheses)}
     if out is not None and not force:
-        check_replaced(Path(out), filter(None, [files["hypotheses"]]))
+        check_replaced(Path(out))
     if not isinstance(columns, str | Path | None):
         raise DataError(
             f"pacer.score: columns must be the path of a table, got {type(columns).__name__}"
@@ -133,6 +135,7 @@ def score(
         settings=settings,
         without=(without,) if isinstance(without, str) else tuple(without),
         metrics=metrics_of(metrics),
+        more_findings=more_findings,
     )
     validated_pairing = validated(pairing, "pacer.score", Pairing)
     cases, origin = _pairs_of(references, hypotheses, files, validated_pairing)
@@ -166,20 +169,12 @@ def _path(source: Source | None) -> Path | None:
     return Path(source) if isinstance(source, str | Path) else None
 
 
-def check_replaced(out: Path, reports: Iterable[Path]) -> None:
-    """Raise a ConfigError if a folder has the scores of other reports than the files
-    ``reports``."""
+def check_replaced(out: Path) -> None:
+    """Raise a ConfigError if a folder has scores."""
     path = out / "signature.json"
-    if not path.is_file():
-        return
-    scored = Signature.read(path)
-    known = {
-        value
-        for name, value in scored.data.items()
-        if name.startswith(("hypotheses", "predictions/"))
-    }
-    if known.isdisjoint(hash_file(path) for path in reports if path.is_file()):
-        name = (scored.protocol or {}).get("hypotheses", {}).get("file", "other predictions")
+    if path.is_file():
+        protocol = Signature.read(path).protocol or {}
+        name = protocol.get("hypotheses", {}).get("file", "predictions")
         raise ConfigError(
             f"{out} contains the scores of {name}; choose a different folder (--out), or overwrite "
             "them with force=True (--force)"
@@ -204,15 +199,6 @@ def _about(references: Reports, options: Pairing) -> dict[str, Any]:
     return {"cleaner": options.clean_references}
 
 
-def label_reports(reports: pl.DataFrame, more: Lexicon | None = None) -> pl.DataFrame:
-    """Return the mentions of findings in the column ``text``, of the 13 and of those that ``more``
-    adds: the report's ``id``, the polarity (null: not stated), the place in characters, the words
-    there, and those of the cue that decided (null: none)."""
-    found = mentions(reports["text"], more).rename({"state": "polarity"})
-    ids = reports["id"].gather(found["row"])
-    return found.drop("row").insert_column(0, ids)
-
-
 @dataclass(frozen=True)
 class Labels(Anchor):
     """The commitment that the rules read in a report, and its further findings."""
@@ -230,7 +216,7 @@ def label(texts: Texts, *, more_findings: None = None) -> list[Anchor]: ...
 def label(texts: Texts, *, more_findings: str | Path) -> list[Labels]: ...
 def label(texts: Texts, *, more_findings: str | Path | None = None) -> list[Anchor] | list[Labels]:
     """Return the commitment that the rules read in each report: findings present, absent and
-    uncertain.
+    uncertain, and in ``attributes`` the side, severity and course of those present or uncertain.
 
     Args:
         more_findings: table of further findings, or ``builtin`` for PACER's
@@ -243,11 +229,8 @@ def label(texts: Texts, *, more_findings: str | Path | None = None) -> list[Anch
     given = list(values) if isinstance(values, Iterable) else [None]
     if not all(isinstance(text, str) for text in given) or hasattr(texts, "columns"):
         raise DataError("pacer.label: expected reports as a str, a list of str or {id: str}")
-    anchors = [extract_anchor(text) for text in given]
+    anchors = [extract_anchor(text).described(read_attributes(text), KINDS) for text in given]
     if more_findings is None:
         return anchors
     lexicon = with_more_findings(more_findings)
-    return [
-        Labels(one.positive, one.negative, one.uncertain, more=read_more(text, lexicon))
-        for one, text in zip(anchors, given)
-    ]
+    return [Labels(**vars(one), more=read_more(text, lexicon)) for one, text in zip(anchors, given)]

@@ -144,14 +144,18 @@ class Comparison(Displayed):
             f"({PERCENT} interval {interval}){doubt}"
         ]
 
+    @property
+    def splits(self) -> str:
+        """How the intervals were made."""
+        return (
+            f"{self.records:,} records; {self.resamples:,} random splits of {self.units:,} "
+            f"{UNITS[self.unit]} into halves"
+        )
+
     def table(self) -> Table:
         """Return the differences: of two systems by context and score, of several by score and
         system. Scores without any change are in a line below the table."""
         units = UNITS[self.unit]
-        splits = (
-            f"{self.records:,} records; {self.resamples:,} random splits of {self.units:,} {units} "
-            "into halves"
-        )
         (name, second), *further = self.others.items()
         if further:
             heads = ("Score", "System", self.first, "Value", "Change", f"{PERCENT} interval")
@@ -168,8 +172,8 @@ class Comparison(Displayed):
             ]
             tests = sum(row.p_holm is not None for row in self.tested)
             notes = [
-                f"{splits}; context {second.last[0]}; p is corrected for all {tests} differences "
-                f"from {self.first} (Holm)"
+                f"{self.splits}; context {second.last[0]}; p is corrected for all {tests} "
+                f"differences from {self.first} (Holm)"
             ]
         else:
             heads = ("Context", "Score", self.first, name, units.capitalize())
@@ -189,8 +193,8 @@ class Comparison(Displayed):
             labelled = any("f1" in scores for scores in second.scores.values())
             of_f1 = f"F1 by {self.convention}" if labelled else "no CheXbert F1 without a labeller"
             notes = [
-                f"{splits}, seed {halves.SEED}; {of_f1}; p values are not corrected for the number "
-                "of rows"
+                f"{self.splits}, seed {halves.SEED}; {of_f1}; p values are not corrected for the "
+                "number of rows"
             ]
         if self.units < halves.LEAST_UNITS:
             notes.append(f"no intervals and no p values: {halves.too_few(self.units, units)}")

@@ -67,7 +67,7 @@ HYPOTHESES = Side(
 REPORTS = Side(
     "report",
     tuple(dict.fromkeys(REFERENCES.columns + HYPOTHESES.columns)),
-    "report_id (--report-id)",
+    "`--id`",
 )
 #: Optional columns of a file of references.
 EXTRA_COLUMNS = (

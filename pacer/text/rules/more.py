@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pacer.core.anchor import normalize_finding
 from pacer.core.errors import DataError
+from pacer.core.findings import FINDINGS
 from pacer.text.rules import Lexicon, read_more
 from pacer.text.rules.tables import wordings
 
@@ -18,7 +19,7 @@ def with_more_findings(table: str | Path) -> Lexicon:
     """Return the tables of the rules with a further one, in the form of ``names.tsv``; ``builtin``
     stands for the package's. Raises a DataError that names the first line with other columns, a
     name of the 13, or an example that is read differently."""
-    path = Path(__file__).with_name("more_findings.tsv") if table == BUILTIN else Path(table)
+    path = path_of(table)
     rows = list(_rows(path))
     if not rows:
         raise DataError(f"{path} has no rows; expected a phrase and the name of a finding in each")
@@ -38,6 +39,17 @@ def with_more_findings(table: str | Path) -> Lexicon:
                 f"{example!r} states {_shown(read)}"
             )
     return lexicon
+
+
+def path_of(table: str | Path) -> Path:
+    """Return the file of a table; ``builtin`` stands for the package's."""
+    return Path(__file__).with_name("more_findings.tsv") if table == BUILTIN else Path(table)
+
+
+def further_names(lexicon: Lexicon) -> list[str]:
+    """Return the names of the findings beyond the 13, in the order of their table."""
+    names = dict.fromkeys(finding for row in lexicon.names for finding in row.findings)
+    return [name for name in names if name not in FINDINGS]
 
 
 def _shown(states: dict[str, str]) -> str:

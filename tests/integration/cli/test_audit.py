@@ -202,7 +202,8 @@ def test_a_study_by_two_runs_beside_radiograph_and_previous_report(pacer, run: R
         texts = row["reference"][0], row["hypothesis"][0], "small effusion ."
         assert all(text in column for text, column in zip(texts, columns[3 * place :]))
     Path("data/corpus/images.parquet").unlink()
-    assert pacer(*command).code == 0
+    assert "exists; choose" in pacer(*command).error
+    assert pacer(*command, "--force").code == 0
     assert "No radiograph" in page.read_text() and "<h3>SW " in page.read_text()
 
 

@@ -19,6 +19,7 @@ from typer.main import get_command
 
 from pacer.cli.command import app
 from pacer.core.errors import ConfigError, DataError
+from pacer.core.findings import FINDINGS
 from pacer.core.io import parse_yaml, read_json, read_jsonl
 from pacer.metrics.meteor import MeteorError
 from pacer.statistics.calls import score
@@ -94,7 +95,8 @@ def test_files_are_scored_outside_the_repository(
     numbers = read_json("scores/scores.json")
     text = yaml_of("phantom").replace("originals: upstream", "originals: unknown")
     Path("params.yaml").write_text(text, encoding="utf-8")
-    assert pacer(*stated()).code == 0 and read_json("scores/scores.json") == numbers
+    assert pacer(*stated(), "--force").code == 0
+    assert read_json("scores/scores.json") == numbers
 
 
 def test_f1_by_group_needs_a_labeller(
@@ -116,6 +118,7 @@ def test_f1_by_group_needs_a_labeller(
     )
     labelled = pacer(
         *stated(),
+        "--force",
         "--columns",
         "columns.csv",
         "--chexbert",
@@ -243,6 +246,19 @@ def test_several_systems_are_compared_in_one_table(
         "| ROUGE-L" in Path("compared/table.md").read_text()
         and Path("compared/table.tex").is_file()
     )
+    written = pl.read_csv("compared/systems.csv")
+    assert written["system"].to_list() == ["same", *named] and "context" not in written.columns
+    scored = [read_json(f"runs/{name}/scores.json")["all"]["rougeL"] for name in ("same", "a=b")]
+    assert written["rougeL"].to_list()[:2] == pytest.approx(scored)
+    pairs = pl.read_csv("compared/pairs.csv").filter(score="rougeL")
+    assert pairs.select("first", "second").rows() == [
+        ("same", "a=b"),
+        ("same", "half"),
+        ("a=b", "half"),
+    ]
+    assert "comparison.json exists" in pacer(*command, "--out", "compared").error
+    two = ("compare", "runs/same", "half=runs/other", "--out", "compared")
+    assert pacer(*two, "--force").out.split()[:3] == ["Score", "same", "half"]
     loss = pacer(*command, "--max-loss", "rougeL=0.6")
     assert loss.code == 3 and loss.error.startswith(
         "a=b loses more than 0.6 in rougeL against same: −"
@@ -265,9 +281,33 @@ def test_several_systems_are_compared_in_one_table(
     assert "at least two folders" in pacer("compare", "runs/same").error
 
 
-def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Path) -> None:
+def test_reports_are_labelled(pacer: Callable[..., Outcome], files: Path) -> None:
+    texts = ["Possible edema, no effusion.", "Stable small left effusion.", "Hello."]
+    pl.DataFrame({"key": [*"abc"], "report": texts}).write_csv("mine.csv")
+    outcome = pacer("label", "mine.csv", "--id", "key", "--out", "labels.csv")
+    assert outcome.code == 0 and outcome.error.endswith("3 reports; 1 of them mention no finding\n")
+    table = pl.read_csv("labels.csv", infer_schema=False)
+    assert table.columns == ["id", *FINDINGS]
+    assert table.select("id", "edema", "pleural effusion").rows() == [
+        ("a", "-1", "0"),
+        ("b", None, "1"),
+        ("c", None, None),
+    ]
+    command = ("label", "mine.csv", "--id", "key", "--json")
+    more = ("--attributes", "--more-findings", "builtin")
+    [_, small, _] = map(json.loads, pacer(*command, *more).out.splitlines())
+    described = [small[f"pleural effusion {kind}"] for kind in ("side", "severity", "course")]
+    assert (described, small["hernia"]) == (["left", "mild", "stable"], None)
+    assert "labels.csv exists" in pacer("label", "mine.csv", "--out", "labels.csv").error
+    changed = pacer("label", "mine.csv", "--id", "key", "--out", "labels.csv", "--force", *more)
+    assert changed.code == 0 and "edema course" in pl.read_csv("labels.csv").columns
+    assert "omit --mentions" in pacer("label", "mine.csv", "--attributes", "--mentions").error
+    assert "ends in .csv, .json" in pacer("label", "mine.csv", "--out", "labels.xlsx").error
+
+
+def test_mentions_of_findings_are_listed(pacer: Callable[..., Outcome], files: Path) -> None:
     texts = dict(zip("abcd", REFERENCES, strict=True))
-    outcome = pacer("label", FILES[0])
+    outcome = pacer("label", FILES[0], "--mentions")
     rows = pl.read_csv(outcome.out.encode()).to_dicts()
     assert (
         outcome.code == 0 and outcome.error == f"{len(rows)} mentions; 0 of 4 reports have none\n"
@@ -277,8 +317,8 @@ def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Pa
         ("pleural effusion", "negative", "No"),
         ("pneumothorax", "negative", "No"),
     ]
-    assert pacer("label", FILES[0], "--out", "found.jsonl").code == 0
-    as_json = pacer("label", FILES[0], "--json").out
+    assert pacer("label", FILES[0], "--mentions", "--out", "found.jsonl").code == 0
+    as_json = pacer("label", FILES[0], "--mentions", "--json").out
     assert (
         Path("found.jsonl").read_text() == as_json
         and [*map(json.loads, as_json.splitlines())] == rows
@@ -288,19 +328,20 @@ def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Pa
     )
     for options, reason in (
         ((), "choose one with report_text (--report-text)"),
-        (("--report-text", "text"), "--report-id"),
+        (("--report-text", "text"), "with --id"),
     ):
         assert reason in pacer("label", "two.csv", *options).error
     pl.DataFrame({"report": ["Nothing.", ""]}).write_csv("one.csv")
-    assert pacer("label", "one.csv").error == "0 mentions; 2 of 2 reports have none\n"
+    assert pacer("label", "one.csv", "--mentions").error == "0 mentions; 2 of 2 reports have none\n"
 
 
 def test_further_findings_are_labelled(pacer: Callable[..., Outcome], files: Path) -> None:
     pl.DataFrame({"id": ["a", "b"], "report": ["No hernia.", "Herz normal."]}).write_csv("two.csv")
-    found = pacer("label", "two.csv", "--more-findings", "builtin")
+    found = pacer("label", "two.csv", "--mentions", "--more-findings", "builtin")
     assert found.out == "id,finding,polarity,start,end,words,cue\na,hernia,negative,3,9,hernia,No\n"
     Path("mine.tsv").write_text("hernia\tbulge\t\tA hernia.\n")
-    assert "a,bulge,negative,3,9" in pacer("label", "two.csv", "--more-findings", "mine.tsv").out
+    table = pl.read_csv(pacer("label", "two.csv", "--more-findings", "mine.tsv").out.encode())
+    assert table.columns == ["id", *FINDINGS, "bulge"] and table["bulge"].to_list() == [0, None]
     Path("mine.tsv").write_text("hernia\tedema\t\tA hernia.\n")
     refused = pacer("label", "two.csv", "--more-findings", "mine.tsv")
     assert refused.code == 1 and "mine.tsv, line 1: edema is one of the 13" in refused.error
@@ -338,12 +379,32 @@ def test_a_case_of_two_files_is_shown(pacer: Callable[..., Outcome], files: Path
     )
     refused = pacer("show", "z", "scores")
     assert refused.error == (
-        "error: scores has no report for study z; pass the id of a study or record in its cases\n"
+        "error: scores has no report for study z; pass the id of a study or record in its cases, "
+        "such as a\n"
     )
-    several = pacer("show", "A=scores", "--study", "a", "--study", "c")
+    again = ("show", "A=scores", "--study", "a", "--study", "c")
+    assert pacer(*again).code == 1 and not Path("shown/study-a.html").exists()
+    several = pacer(*again, "--force")
     assert several.out == "written to shown/study-a.html\nwritten to shown/study-c.html\n"
     assert ">A<" in Path("shown/study-a.html").read_text()
-    assert "at least one folder" in pacer("show", "c").error
+    for wrong in (("c",), ("scores", "scores")):
+        assert "at least one folder" in pacer("show", *wrong).error
+
+
+def test_texts_are_shown_as_they_were_written(pacer: Callable[..., Outcome], files: Path) -> None:
+    written = "FINDINGS:\nNo Effusion.\n\nMild edema."
+    for name, texts in zip(FILES, (["No effusion.", written], ["", written.lower()]), strict=True):
+        pl.DataFrame({"id": ["a", "b"], "report": texts}).write_csv(name)
+    assert pacer(*stated(), "--clean", "decimals", "--missing", "empty").code == 0
+    assert pacer("show", "scores", "--study", "a", "--study", "b").code == 0
+    empty, page = (Path(f"shown/study-{name}.html").read_text() for name in "ab")
+    assert empty.count("The report is empty.") == 1 and "is empty" not in page
+    texts = [
+        re.sub("<[^>]*>", "", one) for one in re.findall(r'<p class="text">(.*?)</p>', page, re.S)
+    ]
+    assert texts == [written, written.lower()]
+    cases = pl.read_parquet("scores/cases.parquet")
+    assert cases["hypothesis_raw"].to_list() == [None, written.lower()]
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -358,13 +419,14 @@ def test_findings_are_counted_listed_and_ranked(pacer: Callable[..., Outcome], f
         argument.replace(FILES[1], "same.csv").replace("scores", "same") for argument in stated()
     ]
     assert pacer(*other).code == 0
-    counted = {row[0]: row[1:8] for row in rows_of(pacer("findings", "scores").out)}
-    # affirmed in references and in reports; correct, partly, opposite, missed, invented
-    assert counted["edema"] == ["1", "0", "0", "0", "1", "0", "0"]
-    assert counted["pleural effusion"] == ["1", "1", "3", "0", "0", "0", "0"]
-    assert counted["all findings"][2:] == ["4", "0", "1", "0", "0"]
+    counted = {row[0]: row[1:] for row in rows_of(pacer("findings", "scores").out)}
+    # affirmed in references and in reports; hit, missed, invented; partly, opposite; denied in
+    # references, in reports and in both
+    assert counted["edema"] == ["1", "0", "0", "1", "0", "0", "1", "0", "1", "0"]
+    assert counted["pleural effusion"] == ["1", "1", "1", "0", "0", "0", "0", "2", "2", "2"]
+    assert counted["all findings"][2:] == ["1", "1", "0", "0", "1", "4", "4", "3"]
     both = json.loads(pacer("findings", "scores", "B=same", "--json").out)
-    edema = [(row["system"], row["correct"]) for row in both if row["finding"] == "edema"]
+    edema = [(row["system"], row["hit"]) for row in both if row["finding"] == "edema"]
     assert edema == [("scores", 0), ("B", 1)]
     listed = pacer("findings", "scores", "--verdict", "opposite", "--finding", "Edema").out
     said = "c edema opposite positive, mild: edema negative: edema"
@@ -387,6 +449,68 @@ def test_findings_are_counted_listed_and_ranked(pacer: Callable[..., Outcome], f
         assert pacer("findings", "scores", *chosen).out == "none\n"
         assert json.loads(pacer("findings", "scores", *chosen, "--json").out) == []
     assert "pass the folder that it is in" in pacer("findings", "scores/findings.parquet").error
+
+
+def test_lists_of_findings_are_written(pacer: Callable[..., Outcome], files: Path) -> None:
+    assert pacer(*stated()).code == 0
+    command = ("findings", "scores", "--verdict", "opposite")
+    assert pacer(*command, "--out", "wrong.csv").out == "1 rows written to wrong.csv\n"
+    [row] = pl.read_csv("wrong.csv").to_dicts()
+    said = {"record_id": "c", "finding": "edema", "reference_severity": "mild"}
+    assert said.items() <= row.items() and row["report_words"] == "edema"
+    assert pacer(*command, "--out", "wrong.jsonl").code == 0
+    [row] = read_jsonl(Path("wrong.jsonl"))
+    assert row["reference_places"] == [{"start": 5, "end": 10, "words": "edema"}]
+    assert "wrong.csv exists" in pacer(*command, "--out", "wrong.csv").error
+    assert pacer("findings", "scores", "--out", "wrong.csv", "--force").code == 0
+    assert "hit" in pl.read_csv("wrong.csv").columns
+
+
+def test_further_findings_are_counted_but_not_scored(
+    pacer: Callable[..., Outcome], files: Path
+) -> None:
+    references = ["Hiatal hernia. Edema.", "No hernia.", "Possible scoliosis.", "Clear."]
+    reports = ["Hernia. Edema.", "Hernia.", "Clear.", "Scoliosis."]
+    for name, texts in zip(FILES, (references, reports), strict=True):
+        pl.DataFrame({"id": [*"abcd"], "report": texts}).write_csv(name)
+    assert pacer(*stated()).code == 0
+    plain = (read_json("scores/scores.json"), pl.read_parquet("scores/findings.parquet"))
+    shutil.copytree("scores", "plain")
+    counts = pacer("findings", "scores").out
+    with_more = pacer("findings", "scores", "--more-findings", "builtin").out
+    assert "hernia" not in counts and "others need --more-findings" in (
+        pacer("findings", "scores", "--finding", "hernia").error
+    )
+    assert pacer(*stated(), "--more-findings", "builtin", "--force").code == 0
+    assert read_json("scores/scores.json") == plain[0]
+    ledger = pl.read_parquet("scores/findings.parquet")
+    assert ledger.filter(pl.col("finding").is_in(FINDINGS)).equals(plain[1])
+    rows = ledger.filter(~pl.col("finding").is_in(FINDINGS))
+    assert rows.select("record_id", "finding", "verdict").rows() == [
+        ("a", "hernia", "correct"),
+        ("b", "hernia", "opposite"),
+        ("c", "scoliosis", "missed"),
+        ("d", "scoliosis", "invented"),
+    ]
+    cases = pl.read_parquet("scores/cases.parquet")
+    assert cases["report_more_positive"].to_list() == [["hernia"], ["hernia"], [], ["scoliosis"]]
+    assert cases["reference_more_uncertain"].to_list() == [[], [], ["scoliosis"], []]
+    assert read_json("scores/signature.json")["data"]["more_findings"]
+    # the table is the same for reports that were scored without further findings
+    assert pacer("findings", "scores").out == with_more
+    with_other = pacer("findings", "scores", "plain")
+    assert "choose them with --more-findings" in with_other.out and "hernia" not in with_other.out
+    assert "hernia" in pacer("findings", "scores", "plain", "--more-findings", "builtin").out
+    counted = {row[0]: row[1:6] for row in rows_of(with_more)}
+    assert (counted["hernia"], counted["all findings"]) == (
+        ["1", "2", "1", "0", "1"],
+        ["1", "1", "1", "0", "0"],
+    )
+    hernia = pacer("findings", "scores", "--finding", "Hernia", "--verdict", "opposite").out
+    assert len(rows_of(hernia)) == 1
+    Path("mine.tsv").write_text("hernia\tedema\t\tA hernia.\n")
+    refused = pacer(*stated(), "--more-findings", "mine.tsv", "--force")
+    assert refused.code == 1 and "mine.tsv, line 1: edema is one of the 13" in refused.error
 
 
 def test_systems_of_other_records_are_noted(pacer: Callable[..., Outcome], files: Path) -> None:
@@ -427,7 +551,7 @@ def test_without_meteor_everything_else_is_written(
         ((), "no Java"),
         (("--without", "meteor", "--without", "bleu4"), "excluded on request"),
     ):
-        outcome = pacer(*stated(), *further)
+        outcome = pacer(*stated(), *further, "--force")
         assert outcome.code == 0 and (f"meteor is left out: {reason}" in outcome.out) == (
             further == ()
         )
@@ -442,17 +566,15 @@ def test_without_meteor_everything_else_is_written(
             and "METEOR" not in compared
             and ("BLEU-4" in compared) != ("bleu4" in left_out)
         )
-    assert "expected one of" in pacer(*stated(), "--without", "meteo").error
+    assert "expected one of" in pacer(*stated(), "--without", "meteo", "--force").error
 
 
-def test_scores_of_other_reports_are_replaced_by_force_alone(
-    pacer: Callable[..., Outcome], files: Path
-) -> None:
-    assert pacer(*stated()).code == 0 and pacer(*stated()).code == 0
+def test_scores_are_replaced_by_force_alone(pacer: Callable[..., Outcome], files: Path) -> None:
+    assert pacer(*stated()).code == 0
     other = [argument.replace(FILES[1], "other.csv") for argument in stated()]
     pl.DataFrame({"id": ["a", "b", "c", "d"], "report": REFERENCES}).write_csv("other.csv")
     refused = pacer(*other)
-    assert refused.code == 1
+    assert refused.code == 1 and refused.error == pacer(*stated()).error
     assert refused.error == (
         "error: scores contains the scores of pacer.csv; choose a different folder (--out), or "
         "overwrite them with force=True (--force)\n"
@@ -494,10 +616,10 @@ def test_files_and_runs_have_commands_of_their_own(
 
 
 @pytest.mark.parametrize("name", ["score", "score-run"])
-def test_a_command_that_scores_has_at_most_fourteen_options(name: str) -> None:
+def test_a_command_that_scores_has_at_most_fifteen_options(name: str) -> None:
     group = get_command(app)
     assert isinstance(group, TyperGroup)
-    assert len(group.commands[name].params) <= 14
+    assert len(group.commands[name].params) <= 15
 
 
 def test_parameters_of_a_run_that_do_not_exist_are_named(

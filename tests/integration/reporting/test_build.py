@@ -412,6 +412,7 @@ def columns(systems, out: Path, study: str = "s1", contexts=("sn", "sw")) -> lis
         Path("nowhere/records.parquet"),
         Path("nowhere/images.parquet"),
         out,
+        force=True,
     )
     return page.read_text().split('<section class="reading">')[1:]
 

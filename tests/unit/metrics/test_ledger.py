@@ -15,8 +15,8 @@ from pacer.core.findings import FINDINGS
 from pacer.metrics.ledger import FINDINGS_SCHEMA, VERDICTS, mentions
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import score_of
-from pacer.reporting.findings import of_systems
-from pacer.statistics.calls import label_reports
+from pacer.reporting.findings import ALL, of_systems, verdict_counts
+from pacer.reporting.labelled import label_table, mention_table
 from pacer.statistics.system import Scores
 from pacer.text.cleaning.cleaners import CLEANERS
 from pacer.text.rules import extract_anchor, find_mentions, sentence_attributes
@@ -69,6 +69,12 @@ def test_scores_are_sums_over_the_ledger(texts: list[tuple[str, str, str | None]
     cases, findings = read_texts(references, reports, listed)
     assert set(findings["verdict"].drop_nulls()) <= {*VERDICTS}
     assert not findings.select("record_id", "finding").is_duplicated().any()
+    counts = verdict_counts(of_systems({"one": findings})).filter(finding=ALL)
+    for one in counts.iter_rows(named=True):
+        assert one["hit"] + one["missed"] == one["in_references"]
+        assert one["hit"] + one["invented"] == one["in_reports"]
+        sums = (one["hit"], one["in_references"], one["in_reports"])
+        assert score(cases, "report_positive_f1") == f1(*sums)
     rows = findings.to_dicts()
     for polarity in ("positive", "negative", "uncertain"):
         sides = (
@@ -136,14 +142,15 @@ def test_each_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("pacer.text.rules.report.parts", counted)
     labelled = pl.DataFrame({"id": ["a", "b"], "text": ["Left effusion, 3 mm.", "No mass, 4 mm."]})
-    label_reports(labelled)
+    label_table(labelled, attributes=True)
+    mention_table(labelled)
     read_texts(["Small left effusion, 5 mm."], ["No right effusion, 6 mm."])
     assert len(counts) == 4 and {*counts.values()} == {1}
 
 
 def test_mentions_of_further_findings_stand_among_the_others() -> None:
     reports = pl.DataFrame({"id": ["a"], "text": ["No effusion or hernia. Small mass, scoliosis."]})
-    rows = label_reports(reports, with_more_findings("builtin"))
+    rows = mention_table(reports, with_more_findings("builtin"))
     assert rows.select("finding", "polarity", "words", "cue").rows() == [
         ("pleural effusion", "negative", "effusion", "No"),
         ("hernia", "negative", "hernia", "No"),
@@ -151,7 +158,7 @@ def test_mentions_of_further_findings_stand_among_the_others() -> None:
         ("scoliosis", "positive", "scoliosis", None),
     ]
     kept = rows.filter(pl.col("finding").is_in(FINDINGS))
-    assert kept.equals(label_reports(reports))
+    assert kept.equals(mention_table(reports))
 
 
 def test_a_commitment_stands_beside_what_the_texts_say() -> None:

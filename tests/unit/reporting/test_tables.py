@@ -143,7 +143,7 @@ def test_headings_marks_and_notes_in_markdown_and_latex():
     assert (
         "\\textbf{1}$_{\\pm 2}$" in tex
         and "\\emph{Others}" in tex
-        and "a note Others: as printed" in tex
+        and "a note\\par Others: as printed" in tex
     )
 
 

@@ -133,6 +133,7 @@ def test_a_score_that_is_left_out_has_no_interval_and_no_count() -> None:
 def test_labels_are_commitments() -> None:
     present, absent = pacer.label(["a left pleural effusion .", "no pleural effusion ."])
     assert present.positive == absent.negative == ("pleural effusion",)
+    assert present.as_dict()["attributes"] == ["left pleural effusion"] and not absent.attributes
     assert (
         pacer.label({"a": "no pleural effusion ."})
         == pacer.label("no pleural effusion .")
