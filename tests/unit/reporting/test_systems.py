@@ -87,7 +87,7 @@ def test_all_pairs_are_compared(places: dict[str, Path], tmp_path: Path) -> None
     [one] = rows.filter(score="report_positive_f1", first="fair", second="poor").to_dicts()
     alone = pacer.compare(places["fair"], places["poor"]).scores["all"]["report_positive_f1"]
     assert (one["difference"], one["low"], one["p"]) == (alone.difference, alone.low, alone.p)
-    table = pair_table(pairs)
+    table = pair_table(pairs, "24 records")
     assert len(table.rows) == len(rows)
     assert [row[1] for row in table.rows[:3]] == ["fair − good", "poor − good", "poor − fair"]
     write_table(tmp_path / "v1.0", table, rows)
