@@ -41,6 +41,14 @@ Without = Annotated[
     list[str] | None,
     typer.Option("--without", help="Score to leave out, e.g. meteor; repeatable."),
 ]
+AsIs = Annotated[
+    bool,
+    typer.Option(
+        "--as-is",
+        help="Accept reports even if more than one in twenty contain a prompt, a refusal or other "
+        "residue.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite scores of other reports in OUT.")]
 
 
@@ -69,6 +77,7 @@ def score(
         Literal["none", "boxed"],
         typer.Option(help="boxed: score only the last \\boxed{} of a report."),
     ] = "none",
+    as_is: AsIs = False,
     clean: Annotated[
         Literal["none", Cleaner],
         typer.Option(
@@ -102,6 +111,7 @@ def score(
         without=without or (),
         missing=missing,
         extract=extract,
+        as_is=as_is,
         clean_references=clean,
         clean_hypotheses=clean,
         reference_id=reference_id,
@@ -308,6 +318,7 @@ def label(
     ] = False,
     report_id: Annotated[str | None, typer.Option(help="ID column.")] = None,
     report_text: Annotated[str | None, typer.Option(help="Text column.")] = None,
+    as_is: AsIs = False,
     more_findings: Annotated[
         str | None,
         typer.Option(
@@ -319,7 +330,10 @@ def label(
     """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
     end) in the report, its words, and the cue that decides its polarity."""
     terminal.check_exists(file)
+    import polars as pl
+
     from pacer.statistics.calls import label_reports
+    from pacer.tables.generated import check_residue, without_thoughts
     from pacer.tables.reports import REPORTS, not_english, reports_of
     from pacer.text.rules.more import with_more_findings
 
@@ -329,6 +343,9 @@ def label(
         raise DataError(
             f"{file}: an id has several reports; choose a column of unique ids with --report-id"
         )
+    read = [text and without_thoughts(text) for text in reports["text"]]
+    reports = reports.with_columns(text=pl.Series(read, dtype=pl.String))
+    residue = check_residue(str(file), reports["id"].to_list(), read, as_is)
     mentions = label_reports(reports, lexicon)
     suffix = out.suffix if out is not None else ""
     write = {
@@ -341,6 +358,8 @@ def label(
         print(text, end="")
     else:
         write_text(out, text)
+    if residue:
+        print(f"warning: {residue}", file=sys.stderr)
     if foreign := not_english(reports["id"], reports["text"]):
         print(
             f"warning: reports without any frequent English word: {foreign}; the rules read no "

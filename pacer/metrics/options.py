@@ -31,6 +31,7 @@ class Pairing(Strict):
     missing: MissingReport = "error"
     missing_references: MissingReference = "error"
     extract: Extract = "none"
+    as_is: bool = False
     deduplicate: bool = False
     clean_references: Cleaning = "none"
     clean_hypotheses: Cleaning = "none"

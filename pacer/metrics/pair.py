@@ -2,7 +2,8 @@
 are scored."""
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -13,13 +14,17 @@ from pacer.core.errors import DataError
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import Pairing
 from pacer.metrics.predictions import PREDICTIONS
-from pacer.tables.generated import last_box, without_repeats
-from pacer.tables.hygiene import ANY_RESIDUE
+from pacer.tables.generated import (
+    check_residue,
+    last_box,
+    residue_of,
+    without_repeats,
+    without_thoughts,
+)
 from pacer.tables.ids import check_pairs, format_ids
 from pacer.tables.reports import ALSO, IS_ID, Reports, is_blank, not_english
 from pacer.tables.sources import NAME_INDEX
 from pacer.text.cleaning.cleaners import CLEANERS
-from pacer.text.cleaning.prompts import without_prompt
 
 #: Signs of uncleaned text that change language scores: capitals, and a period or comma without a
 #: space before it.
@@ -30,6 +35,14 @@ _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)|[^\W\d_],|\S,(\s|$)"
 _SPACES = r"\S {2,}\S|^ +[^\s.].*$|^.*\S +$"
 #: A bullet of a list, which no cleaner removes.
 _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
+#: A heading of a section, which is scored as a word.
+_HEADING = (
+    r"(?im)(?:^|[.:;]\s)\W{0,4}(?:findings?|impressions?|indications?|comparisons?|techniques?"
+    r"|conclusions?|history|clinical history|examination|recommendations?)\W{0,4}:"
+)
+#: First words that so large a share of the reports has are probably a prompt; fewer reports are not
+#: compared.
+_FIRST_WORDS, _SAME_OPENING, _FEWEST = 8, 0.9, 10
 #: Remedies for ids that are repeated, are not those of references, or are missing.
 _SELECT = "select references (in Python by split and context of pacer.score)"
 _REPEATED = (
@@ -59,15 +72,17 @@ def pair_reports(
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Return the cases, in the order of the references, and counts of what was done to the reports.
     Raises a DataError if only one side has ids; an id is missing, extra or repeated; a text is
-    missing; or a context is unknown."""
+    missing; a context is unknown; or many reports contain something else."""
     pairs, left_out = _matched(references, hypotheses, options)
-    extracted = [_extracted(text, options) for text in pairs["hypothesis"].fill_null("")]
-    unprompted = list(map(without_prompt, extracted))
-    counts = _counts_before_cleaning(pairs, extracted, unprompted)
+    reports = [_report_in(text, options) for text in pairs["hypothesis"].fill_null("")]
+    counts = _counts_before_cleaning(pairs, reports)
+    ids = pairs["id"].to_list()
+    if found := check_residue(str(hypotheses.path), ids, reports, options.as_is):
+        counts["residue_hypotheses"] = found
     if left_out:
         counts["left_out_references"] = left_out
     if options.deduplicate:
-        unprompted = list(map(without_repeats, unprompted))
+        reports = list(map(without_repeats, reports))
     cases = pairs.select(
         pl.col("id").alias("record_id"),
         pl.Series("context", _contexts(pairs, references)),
@@ -78,7 +93,7 @@ def pair_reports(
         "prior_report",
         _cleaned(pairs["text"], options.clean_references).alias("reference"),
         pl.coalesce("report_raw", "text").alias("reference_raw"),
-        _cleaned(pl.Series("hypothesis", unprompted), options.clean_hypotheses),
+        _cleaned(pl.Series("hypothesis", reports), options.clean_hypotheses),
         pl.lit(False).alias("fallback"),
     ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_PROVIDED)
     return cases, counts | _counts_after_cleaning(cases)
@@ -132,34 +147,38 @@ def _matched(
     return expected.join(texts, on="id", how="left", maintain_order="left"), len(blank_references)
 
 
-def _counts_before_cleaning(
-    pairs: pl.DataFrame, extracted: list[str], unprompted: list[str]
-) -> dict[str, Any]:
-    """Count what cleaning would hide: reports that are absent, blank, or repeat the prompt that the
-    model was given (``unprompted`` no longer have it); and what other tools left in the texts."""
+def _counts_before_cleaning(pairs: pl.DataFrame, reports: list[str]) -> dict[str, Any]:
+    """Count what cleaning would hide: reports that are absent, blank, or begin alike, and what
+    other tools left in the references. ``reports`` are the texts that will be scored."""
     counts: dict[str, Any] = {"missing_hypotheses": pairs["hypothesis"].null_count()}
+    num_marked, kinds = residue_of(pairs["id"].to_list(), pairs["text"].to_list())
+    if num_marked:
+        counts["residue_references"] = f"{num_marked} of {len(pairs)} references contain {kinds}"
     for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
-        residue = int(pairs[column].str.contains(ANY_RESIDUE).sum())
-        if residue:
-            counts[f"residue_{side}"] = residue
         if foreign := not_english(pairs["id"], pairs[column]):
             counts[f"not_english_{side}"] = foreign
     is_absent = pl.col("hypothesis").is_null()
-    rows = pairs.select(
-        "id", "hypothesis", extracted=pl.Series(extracted), unprompted=pl.Series(unprompted)
-    )
-    prompted = rows.filter(pl.col("extracted") != pl.col("unprompted"))
-    if len(prompted):
-        counts["only_prompt_hypotheses"] = int((prompted["unprompted"] == "").sum())
+    rows = pairs.select("id", "hypothesis", report=pl.Series(reports, dtype=pl.String))
     found = {
         "absent": rows.filter(is_absent),
-        "prompt": prompted,
-        "blank": rows.filter(~is_absent, pl.col("extracted") == ""),
+        "blank": rows.filter(~is_absent, pl.col("report") == ""),
     }
     for name, chosen in found.items():
         if len(chosen):
             counts[f"{name}_hypotheses"] = f"{len(chosen)} ({format_ids(chosen['id'].to_list())})"
+    if same := _same_opening(reports, pairs["text"].to_list()):
+        counts["same_opening_hypotheses"] = same
     return counts
+
+
+def _same_opening(reports: Sequence[str], references: Sequence[str]) -> int:
+    """Return how many reports begin with the same words; 0 if they are not nearly all, or if nearly
+    all references begin with these words too."""
+    openings = Counter(" ".join(text.lower().split()[:_FIRST_WORDS]) for text in reports)
+    [(words, count)] = openings.most_common(1)
+    in_references = sum(" ".join(text.lower().split()).startswith(words) for text in references)
+    is_long = len(reports) >= _FEWEST and len(words.split()) == _FIRST_WORDS
+    return count if is_long and count >= _SAME_OPENING * len(reports) > in_references else 0
 
 
 def _counts_after_cleaning(cases: pl.DataFrame) -> dict[str, int]:
@@ -171,7 +190,7 @@ def _counts_after_cleaning(cases: pl.DataFrame) -> dict[str, int]:
         counts["equal_hypotheses"] = equal
     for side, column in (("references", "reference"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
-        for name, pattern in (("bulleted", _BULLET), ("spaced", _SPACES)):
+        for name, pattern in (("bulleted", _BULLET), ("spaced", _SPACES), ("headed", _HEADING)):
             matches = int(cases[column].str.contains(pattern).sum())
             if matches:
                 counts[f"{name}_{side}"] = matches
@@ -312,8 +331,8 @@ def _cleaned(texts: pl.Series, cleaner: str) -> pl.Series:
     return pl.Series(texts.name, [clean(text) if text.strip() else text for text in texts])
 
 
-def _extracted(text: str, options: Pairing) -> str:
+def _report_in(text: str, options: Pairing) -> str:
     """Return the report in a generated text; empty if that is blank, or a placeholder such as
     ``nan`` or ``[]``."""
-    report = last_box(text) if options.extract == "boxed" else text
+    report = last_box(text) if options.extract == "boxed" else without_thoughts(text)
     return "" if is_blank(report) else report

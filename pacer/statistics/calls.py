@@ -34,6 +34,7 @@ from pacer.metrics.signature import Origin, Signature
 from pacer.statistics.comparison import compare
 from pacer.statistics.system import Scores
 from pacer.tables.files import SourceTable
+from pacer.tables.generated import check_residue, without_thoughts
 from pacer.tables.reports import (
     HYPOTHESES,
     REFERENCES,
@@ -62,6 +63,7 @@ def score(
     missing: MissingReport = "error",
     missing_references: MissingReference = "error",
     extract: Extract = "none",
+    as_is: bool = False,
     deduplicate: bool = False,
     clean_references: Cleaning = "none",
     clean_hypotheses: Cleaning = "none",
@@ -91,7 +93,10 @@ def score(
         missing: a reference without a report is an error, or is scored with an ``empty`` one.
         missing_references: a reference that is blank, or a word such as ``nan``, is an error, or
             its pair is left out (``leave-out``).
-        extract: ``boxed`` scores the last ``\\boxed{}`` of a report.
+        extract: ``boxed`` scores the last ``\\boxed{}`` of a report. Otherwise, the thoughts of a
+            reasoning model (``<think>``) and the tags around its answer are taken out.
+        as_is: score reports even if more than one in twenty contain something else, such as a
+            prompt, a refusal or pieces of words.
         deduplicate: drop the repeated sentences of a report.
         clean_references, clean_hypotheses: cleaner: ``upstream`` (LLM-RG4), ``iu_xray`` (R2Gen) or
             ``decimals``.
@@ -108,6 +113,7 @@ def score(
         "missing": missing,
         "missing_references": missing_references,
         "extract": extract,
+        "as_is": as_is,
         "deduplicate": deduplicate,
         "clean_references": clean_references,
         "clean_hypotheses": clean_hypotheses,
@@ -225,14 +231,18 @@ Texts = str | Iterable[str] | Mapping[str, str]
 
 
 @overload
-def label(texts: Texts, *, more_findings: None = None) -> list[Anchor]: ...
+def label(texts: Texts, *, more_findings: None = None, as_is: bool = False) -> list[Anchor]: ...
 @overload
-def label(texts: Texts, *, more_findings: str | Path) -> list[Labels]: ...
-def label(texts: Texts, *, more_findings: str | Path | None = None) -> list[Anchor] | list[Labels]:
+def label(texts: Texts, *, more_findings: str | Path, as_is: bool = False) -> list[Labels]: ...
+def label(
+    texts: Texts, *, more_findings: str | Path | None = None, as_is: bool = False
+) -> list[Anchor] | list[Labels]:
     """Return the commitment that the rules read in each report: findings present, absent and
-    uncertain.
+    uncertain. The thoughts of a reasoning model are taken out first, as in :func:`score`.
 
     Args:
+        as_is: label reports even if more than one in twenty contain something else, such as a
+            prompt or a refusal.
         more_findings: table of further findings, or ``builtin`` for PACER's
             (docs/commitments.md). Each result then also has ``more``, the polarity of each further
             finding: ``{"hernia": "positive"}``.
@@ -243,6 +253,8 @@ def label(texts: Texts, *, more_findings: str | Path | None = None) -> list[Anch
     given = list(values) if isinstance(values, Iterable) else [None]
     if not all(isinstance(text, str) for text in given) or hasattr(texts, "columns"):
         raise DataError("pacer.label: expected reports as a str, a list of str or {id: str}")
+    given = list(map(without_thoughts, given))
+    check_residue("pacer.label", list(map(str, range(len(given)))), given, as_is)
     anchors = [extract_anchor(text) for text in given]
     if more_findings is None:
         return anchors

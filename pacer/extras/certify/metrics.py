@@ -56,6 +56,7 @@ def scores_of(
             chexbert=chexbert,
             metrics={name: called(function) for name, function in functions.items()},
             without={"meteor"}.difference(names),
+            as_is=True,
         ).cases
         rule = CONVENTIONS[DEFAULTS.convention]
         for name in names:

@@ -296,6 +296,21 @@ def test_findings_in_reports_are_listed(pacer: Callable[..., Outcome], files: Pa
     assert pacer("label", "one.csv").error == "0 mentions; 2 of 2 reports have none\n"
 
 
+def test_reports_with_residue_are_not_labelled(pacer: Callable[..., Outcome], files: Path) -> None:
+    pl.DataFrame(
+        {
+            "id": ["a", "b"],
+            "report": ["<think>Edema?</think>No effusion.", "user\nzephyrine\nmodel\n"],
+        }
+    ).write_csv("two.csv")
+    refused = pacer("label", "two.csv")
+    assert refused.code == 1 and "(`user`) in 1 (b): decode only" in refused.error
+    accepted = pacer("label", "two.csv", "--as-is")
+    assert "warning: 1 of 2 reports contain more than a report" in accepted.error
+    assert "edema" not in accepted.out and accepted.out.count("pleural effusion") == 1
+    assert "zephyrine" not in refused.error + accepted.error
+
+
 def test_further_findings_are_labelled(pacer: Callable[..., Outcome], files: Path) -> None:
     pl.DataFrame({"id": ["a", "b"], "report": ["No hernia.", "Herz normal."]}).write_csv("two.csv")
     found = pacer("label", "two.csv", "--more-findings", "builtin")
@@ -495,10 +510,10 @@ def test_files_and_runs_have_commands_of_their_own(
 
 
 @pytest.mark.parametrize("name", ["score", "score-run"])
-def test_a_command_that_scores_has_at_most_fourteen_options(name: str) -> None:
+def test_a_command_that_scores_has_at_most_sixteen_options(name: str) -> None:
     group = get_command(app)
     assert isinstance(group, TyperGroup)
-    assert len(group.commands[name].params) <= 14
+    assert len(group.commands[name].params) <= 16
 
 
 def test_parameters_of_a_run_that_do_not_exist_are_named(
