@@ -3,8 +3,7 @@ are scored."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -22,7 +21,7 @@ from pacer.tables.generated import (
     without_thoughts,
 )
 from pacer.tables.ids import check_pairs, format_ids
-from pacer.tables.reports import ALSO, IS_ID, Reports, is_blank, not_english
+from pacer.tables.reports import ALSO, Reports, is_blank, not_english
 from pacer.tables.sources import NAME_INDEX
 from pacer.text.cleaning.cleaners import CLEANERS
 
@@ -141,8 +140,8 @@ def _matched(
         missing=options.missing == "empty",
     )
     # a column of ids that the caller names is a deliberate choice, which others need not confirm
-    if options.reference_id is None and options.hypothesis_id is None:
-        _check_other_columns(expected, offered, references, hypotheses)
+    if has_ids and options.reference_id is None and options.hypothesis_id is None:
+        _check_other_ids(expected, offered, references, hypotheses)
     texts = offered.drop_nulls("text").select("id", pl.col("text").alias("hypothesis"))
     return expected.join(texts, on="id", how="left", maintain_order="left"), len(blank_references)
 
@@ -242,45 +241,21 @@ def _bare(key: str) -> str:
     return re.sub(r"^[A-Za-z]+[-_]?(?=\d)|\.0+$", "", key)
 
 
-def _check_other_columns(
+def _check_other_ids(
     expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports
 ) -> None:
-    """Refuse pairs of rows that other columns show to be of different cases. Two columns that are
-    compared (:func:`_comparable`) must agree in every pair if
-
-    - they have the same name, and it is one for ids; or
-    - every value occurs once, and both columns hold the same values. Row numbers do not count, as
-      any two tables of one length share them, unless the rows are paired by one of the two columns.
-
-    For instance, the references have the columns ``case``, ``study_id`` and ``file``, the reports
-    ``image`` and ``study_id``, and the rows are paired by ``case`` and ``image``. The columns
-    ``study_id`` must agree, because this is a name for ids. If ``file`` and ``image`` hold the same
-    values, they must agree as well; where they do not, ``image`` should be paired with ``file``.
-    """
-    expected_id, offered_id = (file.columns.get("id", "") for file in (references, hypotheses))
-    pairs = expected.join(
-        offered.rename("offered {}".format), left_on="id", right_on="offered id", coalesce=False
-    )
-    unique_columns = {
-        column.name: set(column) for column in pairs if column.n_unique() == len(pairs)
-    }
-    row_numbers = set(map(str, range(len(pairs) + 1)))
-    ids_differ_in_name = expected_id.lower() != offered_id.lower()
-    for name, other in _comparable(expected, offered, ids_differ_in_name):
-        is_same_name = name.lower() == other.lower()
-        is_for_ids = is_same_name and IS_ID.fullmatch(name.removeprefix(ALSO).strip())
-        values = unique_columns.get(name)
-        holds_same = values is not None and values == unique_columns.get(f"offered {other}")
-        must_agree = is_for_ids or (
-            holds_same and ("id" in (name, other) or not values <= row_numbers)
-        )
-        if not must_agree:
+    """Refuse pairs of rows that differ in another column of ids which both files have, such as
+    ``study_id`` where rows are paired by ``id``."""
+    second = {name.lower(): name for name in offered.columns if name.startswith(ALSO)}
+    pairs = expected.join(offered.rename("offered {}".format), left_on="id", right_on="offered id")
+    for name in expected.columns:
+        other = second.get(name.lower())
+        if not name.startswith(ALSO) or other is None:
             continue
         wrong = pairs.filter(pl.col(name) != pl.col(f"offered {other}"))["id"]
         if len(wrong):
-            column = expected_id if name == "id" else name.removeprefix(ALSO)
-            other_column = offered_id if other == "id" else other.removeprefix(ALSO)
-            matched = " and ".join(dict.fromkeys([expected_id, offered_id]))
+            column, other_column = name.removeprefix(ALSO), other.removeprefix(ALSO)
+            matched = " and ".join({file.columns["id"]: 0 for file in (references, hypotheses)})
             raise DataError(
                 f"{references.path} and {hypotheses.path} match on {matched}, but {column} in the "
                 f"first and {other_column} in the second differ in {len(wrong)} of {len(pairs)} "
@@ -288,27 +263,6 @@ def _check_other_columns(
                 f'pass it as `--id`, or in Python pass reference_id="{column}" and '
                 f'hypothesis_id="{other_column}"'
             )
-
-
-def _comparable(
-    expected: pl.DataFrame, offered: pl.DataFrame, ids_differ_in_name: bool
-) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of columns to compare, one of ``expected`` and one of ``offered``. A column
-    with a namesake in the other table is compared with that alone; any other, with all columns
-    there that have no namesake either. If ``ids_differ_in_name``, the ids count as columns without
-    a namesake, but are not compared with each other, because they pair the rows."""
-    first, second = (
-        {name.lower(): name for name in rows.columns if name.startswith(ALSO)}
-        for rows in (expected, offered)
-    )
-    ids = ["id"] if ids_differ_in_name else []
-    alone = [name for key, name in second.items() if key not in first]
-    for key, name in first.items():
-        if key in second:
-            yield name, second[key]
-        else:
-            yield from product([name], alone + ids)
-    yield from product(ids, alone)
 
 
 def _contexts(cases: pl.DataFrame, references: Reports) -> list[str]:

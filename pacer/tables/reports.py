@@ -83,7 +83,9 @@ EXTRA_COLUMNS = (
 #: Names of columns with the id of a record, examination, patient or image: if both files have one,
 #: it must agree within a pair.
 IS_ID = re.compile(
-    r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?", re.IGNORECASE
+    r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?|mrn"
+    r"|(study|series|sop)instanceuid|accession([_ ]?(number|no))?",
+    re.IGNORECASE,
 )
 #: Prefix of further columns among the rows of :class:`Reports`.
 ALSO = "also "
@@ -97,7 +99,7 @@ class Reports(NamedTuple):
     #: A row per report, in file order: ``id`` (the row number from 1 if the file has no ids),
     #: ``text`` (null: missing), :data:`EXTRA_COLUMNS` as text (null: the cell is blank, has only
     #: punctuation or a word such as ``N/A``, or the file has no such column), and ``also NAME`` for
-    #: all columns of text or numbers but ``id`` and ``text``.
+    #: further columns of ids (:data:`IS_ID`).
     rows: pl.DataFrame
     #: The file's names of the columns used as ``id`` (if the file has ids) and ``text``.
     columns: dict[str, str]
@@ -205,9 +207,12 @@ def _rows(table: SourceTable, columns: Mapping[str, str], names: Sequence[str]) 
     extra = {name: known[name] for name in EXTRA_COLUMNS if name in known}
     owners = [extra[name] for name in ("study_id", "subject_id") if name in extra]
     table.check_ids([id_name, *owners] if id_name else owners)
-    others = [name for name in names if name not in columns.values()]
     also = [
-        name for name in others if {*map(type, table.values(name))} <= {str, int, float, type(None)}
+        name
+        for name in names
+        if name not in columns.values()
+        and IS_ID.fullmatch(name.strip())
+        and {*map(type, table.values(name))} <= {str, int, float, type(None)}
     ]
     cells = table.frame(list({text_name, *extra.values(), *also}))  # numbers become text
     # an empty cell of a CSV file is an empty report; null in other formats means that it is missing
