@@ -54,10 +54,16 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite scores of other 
 
 def score(
     references: Annotated[
-        Path, typer.Option(help="Reference reports: CSV, TSV, JSON, JSONL, Parquet.")
+        Path,
+        typer.Option(
+            help="Reference reports: CSV, TSV, JSON, JSONL, Parquet, XLSX, or a folder of .txt."
+        ),
     ],
     hypotheses: Annotated[
-        Path, typer.Option(help="A system's reports; formats as for --references.")
+        Path,
+        typer.Option(
+            help="A system's reports; formats as for --references, or another column of that file."
+        ),
     ],
     out: OutFolder,
     chexbert: Annotated[Path | None, typer.Option(help="CheXbert folder (default: none).")] = None,
@@ -66,9 +72,14 @@ def score(
         typer.Option("--id", help="ID column, in each file that has it (default: found by name)."),
     ] = None,
     reference_text: Annotated[
-        str | None, typer.Option(help="Text column of the references.")
+        str | None,
+        typer.Option(
+            help="Text column of the references, or rexrank: Findings: … Impression: …, made of "
+            "section_findings and section_impression."
+        ),
     ] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Text column of the reports.")] = None,
+    delimiter: terminal.DelimiterName = None,
     missing: Annotated[
         Literal["error", "empty"],
         typer.Option(help="If a report is missing: an error, or scored as empty."),
@@ -95,14 +106,17 @@ def score(
     _end_on_sigterm()
     terminal.check_exists(chexbert, columns, references, hypotheses)
     from pacer.statistics.calls import score as score_files
-    from pacer.tables.reports import REPORTS, id_columns
+    from pacer.tables.reports import id_columns
     from pacer.tables.sources import open_source
 
     terminal.import_from_here()  # modules of --metric
-    tables = [open_source(path, "", REPORTS.columns) for path in (references, hypotheses)]
-    reference_id, hypothesis_id = id_columns(*tables, id_column)
+    expected = open_source(references, "", delimiter=delimiter)
+    is_one = hypotheses == references
+    generated = expected if is_one else open_source(hypotheses, "", delimiter=delimiter)
+    reference_id, hypothesis_id = id_columns(expected, generated, id_column)
     result = score_files(
-        *tables,
+        expected,
+        generated,
         out=out,
         chexbert=chexbert,
         columns=columns,
@@ -309,7 +323,10 @@ def _allowed_losses(entries: Iterable[str]) -> dict[str, float]:
 
 
 def label(
-    file: Annotated[Path, typer.Argument(help="Reports: CSV, TSV, JSON, JSONL, Parquet.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="Reports: CSV, TSV, JSON, JSONL, Parquet, XLSX, or a folder of .txt."),
+    ],
     out: Annotated[
         Path | None, typer.Option(help="File for the table (default: print it).")
     ] = None,
@@ -318,6 +335,7 @@ def label(
     ] = False,
     report_id: Annotated[str | None, typer.Option(help="ID column.")] = None,
     report_text: Annotated[str | None, typer.Option(help="Text column.")] = None,
+    delimiter: terminal.DelimiterName = None,
     as_is: AsIs = False,
     more_findings: Annotated[
         str | None,
@@ -338,7 +356,7 @@ def label(
     from pacer.text.rules.more import with_more_findings
 
     lexicon = None if more_findings is None else with_more_findings(more_findings)
-    reports = reports_of(file, REPORTS, report_id, report_text).rows
+    reports = reports_of(file, REPORTS, report_id, report_text, delimiter).rows
     if reports["id"].is_duplicated().any():
         raise DataError(
             f"{file}: an id has several reports; choose a column of unique ids with --report-id"

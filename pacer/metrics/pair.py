@@ -67,12 +67,13 @@ _NOT_PROVIDED = (
 
 
 def pair_reports(
-    references: Reports, hypotheses: Reports, options: Pairing
+    references: Reports, hypotheses: Reports, options: Pairing, one_table: bool = False
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Return the cases, in the order of the references, and counts of what was done to the reports.
-    Raises a DataError if only one side has ids; an id is missing, extra or repeated; a text is
-    missing; a context is unknown; or many reports contain something else."""
-    pairs, left_out = _matched(references, hypotheses, options)
+    ``one_table``: both are columns of one table. Raises a DataError if only one side has ids; an id
+    is missing, extra or repeated; a text is missing; only some contexts are known; or many reports
+    contain something else."""
+    pairs, left_out = _matched(references, hypotheses, options, one_table)
     reports = [_report_in(text, options) for text in pairs["hypothesis"].fill_null("")]
     counts = _counts_before_cleaning(pairs, reports)
     ids = pairs["id"].to_list()
@@ -82,9 +83,12 @@ def pair_reports(
         counts["left_out_references"] = left_out
     if options.deduplicate:
         reports = list(map(without_repeats, reports))
+    contexts = _contexts(pairs, references)
+    if contexts is None:
+        counts["text_context"] = True
     cases = pairs.select(
         pl.col("id").alias("record_id"),
-        pl.Series("context", _contexts(pairs, references)),
+        pl.Series("context", contexts or [UNKNOWN] * len(pairs)),
         "study_id",
         "subject_id",
         "findings_original",
@@ -99,7 +103,7 @@ def pair_reports(
 
 
 def _matched(
-    references: Reports, hypotheses: Reports, options: Pairing
+    references: Reports, hypotheses: Reports, options: Pairing, one_table: bool
 ) -> tuple[pl.DataFrame, int]:
     """Return the rows of the references with the ``hypothesis`` of each (null: it has no text), and
     the number of references that were left out, as they have no text. Texts without ids are
@@ -124,7 +128,8 @@ def _matched(
         )
     is_left_out = pl.col("id").is_in(blank_references)
     expected = expected.filter(~is_left_out)
-    offered = hypotheses.rows.filter(~is_left_out)
+    offered = _select(hypotheses, options)[0] if one_table else hypotheses.rows
+    offered = offered.filter(~is_left_out)
     if expected.is_empty():
         raise DataError(f"{name}: all references are empty")
     lacking = len(expected) - len(offered)
@@ -265,16 +270,19 @@ def _check_other_ids(
             )
 
 
-def _contexts(cases: pl.DataFrame, references: Reports) -> list[str]:
-    """Return the context of each reference; :data:`UNKNOWN` for all if none has one."""
+def _contexts(cases: pl.DataFrame, references: Reports) -> list[str] | None:
+    """Return the context of each reference; :data:`UNKNOWN` for all if none has one, and None if
+    the column ``context`` has other texts, such as ReXrank's."""
     contexts = cases["context"].to_list()
-    if set(contexts) <= set(CONTEXTS):
-        return contexts
-    if any(contexts):
+    known = set(contexts) & set(CONTEXTS)
+    if known and known != set(contexts):
         raise DataError(
-            f"{references.path}: column `context` must be one of {', '.join(CONTEXTS)} in every row"
+            f"{references.path}: column `context` must be one of {', '.join(CONTEXTS)} in every "
+            "row, or in none"
         )
-    return [UNKNOWN] * len(cases)
+    if not known and any(contexts):
+        return None
+    return contexts if known else [UNKNOWN] * len(cases)
 
 
 def _cleaned(texts: pl.Series, cleaner: str) -> pl.Series:

@@ -146,6 +146,8 @@ _NOTES = {
     "their column is right",
     "residue_hypotheses": "warning: {count}",
     "residue_references": "warning: {count}",
+    "text_context": "note: the column `context` of the references has none of the values sn, sw, "
+    "mn and mw, so it is not used: all records are scored together",
     "same_opening_hypotheses": "warning: {count} of {pairs} reports begin with the same eight "
     "words, and the references do not; if these are a prompt, decode only what the model has "
     "added: output[:, prompt_length:]",

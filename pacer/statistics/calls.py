@@ -9,6 +9,7 @@ from typing import Any, overload
 import polars as pl
 
 from pacer.config import validated
+from pacer.config.corpus import Delimiter
 from pacer.config.decode import ScoreSettings
 from pacer.core.anchor import Anchor
 from pacer.core.contexts import Context
@@ -33,7 +34,6 @@ from pacer.metrics.score import score_cases
 from pacer.metrics.signature import Origin, Signature
 from pacer.statistics.comparison import compare
 from pacer.statistics.system import Scores
-from pacer.tables.files import SourceTable
 from pacer.tables.generated import check_residue, without_thoughts
 from pacer.tables.reports import (
     HYPOTHESES,
@@ -42,6 +42,7 @@ from pacer.tables.reports import (
     reports_of,
 )
 from pacer.tables.sources import Source
+from pacer.tables.table import SourceTable
 from pacer.text.rules import Lexicon, extract_anchor, read_more
 from pacer.text.rules.more import with_more_findings
 
@@ -73,13 +74,15 @@ def score(
     reference_text: str | None = None,
     hypothesis_id: str | None = None,
     hypothesis_text: str | None = None,
+    delimiter: Delimiter | None = None,
 ) -> Scores:
     """Score reports of any system against references.
 
     Args:
         references, hypotheses: each ``{id: text}``, a sequence of texts in the same order, a polars
-            or pandas frame, or the path of a file (docs/evaluation.md). References with a column
-            ``context`` that names the four contexts are scored by context, others as one, ``all``.
+            or pandas frame, or the path of a file or of a folder of texts (docs/evaluation.md). Two
+            columns of one table need no ids. References with a column ``context`` that names the
+            four contexts are scored by context, others as one, ``all``.
         out: folder for the files that `pacer score` writes; None: none is written.
         force: replace the scores of other reports in ``out``.
         chexbert: folder of the labeller; None: no scores of its labels.
@@ -103,7 +106,9 @@ def score(
         split: ``all``: every split; None: test, if the references have splits.
         context: one of the four; None: all.
         reference_id, reference_text, hypothesis_id, hypothesis_text: columns of ids and texts, if
-            not found by name.
+            not found by name. The text ``rexrank`` of references is made of ``section_findings``
+            and ``section_impression``: *Findings: … Impression: …*.
+        delimiter: that of CSV files, if it is no comma: ``semicolon``, ``tab`` or ``pipe``.
 
     Raises:
         DataError: reports do not pair one to one, or an input is malformed.
@@ -123,6 +128,7 @@ def score(
         "reference_text": reference_text,
         "hypothesis_id": hypothesis_id,
         "hypothesis_text": hypothesis_text,
+        "delimiter": delimiter,
     }
     files = {"references": _path(references), "hypotheses": _path(hypotheses)}
     if out is not None and not force:
@@ -141,24 +147,40 @@ def score(
         metrics=metrics_of(metrics),
     )
     validated_pairing = validated(pairing, "pacer.score", Pairing)
-    cases, origin = _pairs_of(references, hypotheses, files, validated_pairing)
+    cases, origin = pairs_of(references, hypotheses, files, validated_pairing)
     result = Scores.of(score_cases(cases, options, origin))
     if out is not None:
         result.write(Path(out))
     return result
 
 
-def _pairs_of(
+def pairs_of(
     references: Source, hypotheses: Source, files: Mapping[str, Path | None], options: Pairing
 ) -> tuple[pl.DataFrame, Origin]:
     """Read and pair the reports; return the cases, and where they are from. The tables that were
     read are not kept, as they are as large as the cases."""
-    expected = reports_of(references, REFERENCES, options.reference_id, options.reference_text)
-    generated = reports_of(hypotheses, HYPOTHESES, options.hypothesis_id, options.hypothesis_text)
+    path = _path(references)
+    one_table = references is hypotheses or (path is not None and path == _path(hypotheses))
+    expected = reports_of(
+        references,
+        REFERENCES,
+        options.reference_id,
+        options.reference_text,
+        options.delimiter,
+        needs_ids=not one_table,
+    )
+    generated = reports_of(
+        hypotheses,
+        HYPOTHESES,
+        options.hypothesis_id,
+        options.hypothesis_text,
+        options.delimiter,
+        needs_ids=not one_table,
+    )
     if options.split is None and expected.rows["split"].count():
         options = options.model_copy(update={"split": "test"})
     about = _about(expected, options)
-    cases, counts = pair_reports(expected, generated, options)
+    cases, counts = pair_reports(expected, generated, options, one_table)
     sides = {"references": expected, "hypotheses": generated}
     read = {name: {"file": side.path.name} | side.columns for name, side in sides.items()}
     pairing = {"pairing": "by id" if "id" in generated.columns else "by position"}

@@ -9,8 +9,9 @@ from typing import Any
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.tables.files import is_index, open_table, shown_columns
+from pacer.tables.files import open_table
 from pacer.tables.ids import check_pairs
+from pacer.tables.table import is_index, shown_columns
 
 _ID = "record_id"
 #: Spellings of a missing value in CSV. NaN is not among them, because it may come from a failed

@@ -30,8 +30,10 @@ from pacer.corpus.readers.image_rows import (
 )
 from pacer.corpus.readers.views import may_be_dicom, parse_view
 from pacer.corpus.source import Source, matching_files
-from pacer.tables.files import CsvForm, SourceTable, open_table, other_separator, shown_columns
+from pacer.tables.delimited import CsvForm, other_separator
+from pacer.tables.files import open_table
 from pacer.tables.hygiene import is_empty_cell
+from pacer.tables.table import SourceTable, shown_columns
 from pacer.tables.values import mapped, quoted
 
 #: Columns for the paths of an examination's images, in a table with one row per examination.
