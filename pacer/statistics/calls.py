@@ -161,21 +161,15 @@ def pairs_of(
     read are not kept, as they are as large as the cases."""
     path = _path(references)
     one_table = references is hypotheses or (path is not None and path == _path(hypotheses))
-    expected = reports_of(
-        references,
-        REFERENCES,
-        options.reference_id,
-        options.reference_text,
-        options.delimiter,
-        needs_ids=not one_table,
+    columns = (
+        (options.reference_id, options.reference_text),
+        (options.hypothesis_id, options.hypothesis_text),
     )
-    generated = reports_of(
-        hypotheses,
-        HYPOTHESES,
-        options.hypothesis_id,
-        options.hypothesis_text,
-        options.delimiter,
-        needs_ids=not one_table,
+    expected, generated = (
+        reports_of(source, side, *names, options.delimiter, needs_ids=not one_table)
+        for source, side, names in zip(
+            (references, hypotheses), (REFERENCES, HYPOTHESES), columns, strict=True
+        )
     )
     if options.split is None and expected.rows["split"].count():
         options = options.model_copy(update={"split": "test"})

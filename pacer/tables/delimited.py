@@ -78,6 +78,7 @@ def read_csv(path: Path, form: CsvForm) -> SourceTable:
                 if not columns:
                     columns = cells
                     header = line
+                    _check_separator(path, columns, separator, form)
                 elif len(cells) in (0, len(columns)):
                     numbers.append(line)
                     rows.append(tuple(cells) or (None,) * len(columns))
@@ -86,9 +87,6 @@ def read_csv(path: Path, form: CsvForm) -> SourceTable:
                         "quote any cell that contains one, and remove titles above the "
                         f"header{_escaped(path, form)}"
                     )
-                    other = other_separator(columns, separator)
-                    if other:
-                        remedy = f"the header has {other}s: {form.remedy(other, separator)}"
                     raise DataError(
                         f"{path}, line {line}: {len(cells)} cells, but the header (line {header}) "
                         f"has {len(columns)}; the separator is a {separator}; {remedy}"
@@ -123,10 +121,12 @@ def _escaped(path: Path, form: CsvForm) -> str:
     return f'; the file escapes quotes as \\": {remedy}'
 
 
-def other_separator(columns: Sequence[str], own: str = "") -> str | None:
-    """Return the name of a separator, other than its ``own``, that is in the name of a file's only
-    column, or None."""
+def _check_separator(path: Path, columns: Sequence[str], own: str, form: CsvForm) -> None:
+    """Raise a DataError if the name of a file's only column has another separator than its own."""
     if len(columns) != 1:
-        return None
-    names = [name for name, sign in SEPARATORS.items() if name != own and sign in columns[0]]
-    return names[0] if names else None
+        return
+    if others := [name for name, sign in SEPARATORS.items() if name != own and sign in columns[0]]:
+        raise DataError(
+            f"{path}: the separator is a {own}, but the header has {others[0]}s: "
+            f"{form.remedy(others[0], own)}"
+        )

@@ -15,7 +15,6 @@ import polars as pl
 
 from pacer.config.corpus import Delimiter
 from pacer.core.errors import DataError
-from pacer.tables.delimited import OPTION, CsvForm, other_separator
 from pacer.tables.hygiene import ENGLISH, is_absent, is_empty_cell
 from pacer.tables.ids import format_ids
 from pacer.tables.shapes import (
@@ -27,7 +26,7 @@ from pacer.tables.shapes import (
     TEXT_COLUMNS,
 )
 from pacer.tables.sources import NAME_INDEX, Source, open_source
-from pacer.tables.table import SourceTable, is_index, shown_columns
+from pacer.tables.table import SourceTable, shown_columns
 from pacer.tables.values import shown
 
 
@@ -122,9 +121,7 @@ def reports_of(
     if text_column == REXRANK:
         table = _with_rexrank_text(table)
     path = table.path
-    names = [name for name in table.columns if not is_index(name)]
-    if len(set(names)) != len(names):
-        raise DataError(f"{path} has duplicate column names")
+    names = table.data_columns()
     if not table.rows:
         raise DataError(f"{path} contains no reports")
     candidates = _named(names, text_column, (*side.columns, ONLY_COLUMN))
@@ -141,12 +138,6 @@ def reports_of(
         if not path.suffix:  # a frame in memory
             absent[-1] += NAME_INDEX
     if absent and table.kind == "csv" and len(table.columns) == 1:
-        form = CsvForm(settings="" if ".tsv" in path.name.lower() else OPTION)
-        own = delimiter or ("comma" if form.settings else "tab")
-        if other := other_separator(table.columns, own):
-            raise DataError(
-                f"{path}: the header has {other}s between its names: {form.remedy(other, own)}"
-            )
         absent.append("its first line must be a column name")
     if absent:
         raise DataError(

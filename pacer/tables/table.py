@@ -15,7 +15,8 @@ from pacer.tables.values import shown
 
 Kind = Literal["csv", "json", "jsonl", "parquet", "xlsx", "txt"]
 
-#: Names that pandas and readr give to row numbers; other programs leave them unnamed.
+#: Columns of the row numbers that programs write: without a name, or with one that pandas or readr
+#: give them.
 _INDEX = re.compile(r"\s*|Unnamed: \d+[._\w]*|\.\.\.\d+|__index_level_\d+__")
 #: Column names that messages may show; anything else could be report text.
 _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
@@ -47,6 +48,13 @@ class SourceTable(NamedTuple):
         """Location of each row, for messages: ``line 3``."""
         unit = "line" if self.kind in ("csv", "jsonl") else "row"
         return [f"{unit} {number}" for number in self.numbers]
+
+    def data_columns(self) -> list[str]:
+        """Return the columns but those of row numbers. Raises a DataError if two have one name."""
+        names = [name for name in self.columns if not _INDEX.fullmatch(name)]
+        if len(set(names)) < len(names):
+            raise DataError(f"{self.path} has duplicate column names")
+        return names
 
     def only(self, name: str) -> str | None:
         """Return the column with a name, ignoring case and surrounding spaces; None if there is
@@ -91,12 +99,6 @@ class SourceTable(NamedTuple):
             for place, text in zip(self.places, self.frame([name])[name], strict=True):
                 if text is not None and (fault := rounding_fault(text)):
                     raise DataError(f"{self.path}, {place}, {name}: {text} is {fault}")
-
-
-def is_index(name: str) -> bool:
-    """Return whether a column contains the row numbers that programs write: it has no name, or a
-    name that they give it."""
-    return bool(_INDEX.fullmatch(name))
 
 
 def shown_columns(names: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ from pacer.corpus.readers.image_rows import (
 )
 from pacer.corpus.readers.views import may_be_dicom, parse_view
 from pacer.corpus.source import Source, matching_files
-from pacer.tables.delimited import CsvForm, other_separator
+from pacer.tables.delimited import CsvForm
 from pacer.tables.files import open_table
 from pacer.tables.hygiene import is_empty_cell
 from pacer.tables.table import SourceTable, shown_columns
@@ -328,12 +328,6 @@ def _columns(table: SourceTable, mapping: dict[str, str]) -> dict[str, str]:
         problems.append(
             f"order and {names['date']} both give the order of studies; remove one from table or "
             "mapping"
-        )
-    separator = other_separator(have)
-    if separator is not None:
-        raise DataError(
-            f"{path}: the name of its only column contains a {separator}; if that character "
-            f"separates the cells, set corpus.table.delimiter: {separator}"
         )
     if problems:
         raise DataError(
