@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder for scores, signature and cases.")]
 ColumnsFile = Annotated[
     Path | None,
-    typer.Option("--columns", help="Table of your scores and groups, CSV or Parquet."),
+    typer.Option("--columns", help="Table of your scores and groups by record_id."),
 ]
 Metrics = Annotated[
     list[str] | None,
@@ -346,7 +346,8 @@ def label(
     ] = None,
 ) -> None:
     """Read the findings in reports by rules. Each mention is a row: its polarity, its place (start,
-    end) in the report, its words, and the cue that decides its polarity."""
+    end) in the report without a model's thoughts, its words, and the cue that decides its
+    polarity."""
     terminal.check_exists(file)
     import polars as pl
 

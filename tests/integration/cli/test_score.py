@@ -97,6 +97,20 @@ def test_files_are_scored_outside_the_repository(
     assert pacer(*stated()).code == 0 and read_json("scores/scores.json") == numbers
 
 
+def test_one_file_holds_both_texts(pacer: Callable[..., Outcome], files: Path) -> None:
+    both = pl.DataFrame({"truth": REFERENCES, "out": REPORTS, "context": "chest, two views"})
+    both.write_csv("both.csv", separator=";")
+    sides = ["--references", "both.csv", "--hypotheses", "both.csv"]
+    command = ["score", *sides, "--out", "one", "--without", "meteor"]
+    columns = ["--reference-text", "truth", "--hypothesis-text", "out"]
+    assert "pass `--delimiter semicolon`" in pacer(*command, *columns).error
+    outcome = pacer(*command, *columns, "--delimiter", "semicolon")
+    assert outcome.code == 0, outcome.error
+    assert "the column `context` of the references has none of the values" in outcome.out
+    assert pacer(*stated(), "--without", "meteor").code == 0
+    assert read_json("one/scores.json") == read_json("scores/scores.json")
+
+
 def test_f1_by_group_needs_a_labeller(
     pacer: Callable[..., Outcome], files: Path, chexbert_directory: Callable[..., Path]
 ) -> None:
