@@ -1,8 +1,10 @@
-"""ReXrank's studies as a table of cases, and the reports for them in the form that ReXrank expects.
+r"""ReXrank's studies as a table of cases, and the reports for them in ReXrank's form.
 
 python docs/examples/rexrank.py cases ReXRank_IUXray_test.json iu_xray/images/cases.csv
 pacer generate --model models/mine --cases iu_xray/images/cases.csv --out reports.jsonl
 python docs/examples/rexrank.py answers ReXRank_IUXray_test.json reports.jsonl predictions.json
+pacer score --references predictions.json --reference-text section_findings \
+  --hypotheses predictions.json --hypothesis-text model_prediction --out scored
 
 The table belongs in the folder of the images. Age and sex are in no prompt, and the comparison in a
 study's ``context`` is not a previous report.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder for scores, signature and cases.")]
 ColumnsFile = Annotated[
     Path | None,
-    typer.Option("--columns", help="Table of your scores and groups, CSV or Parquet."),
+    typer.Option("--columns", help="Table of your scores and groups by record_id."),
 ]
 Metrics = Annotated[
     list[str] | None,
@@ -56,14 +56,28 @@ MoreFindings = Annotated[
         help="Table of further findings, or builtin for PACER's; docs/commitments.md.",
     ),
 ]
+AsIs = Annotated[
+    bool,
+    typer.Option(
+        "--as-is",
+        help="Accept reports even if more than one in twenty contain a prompt, a refusal or other "
+        "residue.",
+    ),
+]
 
 
 def score(
     references: Annotated[
-        Path, typer.Option(help="Reference reports: CSV, TSV, JSON, JSONL, Parquet.")
+        Path,
+        typer.Option(
+            help="Reference reports: CSV, TSV, JSON, JSONL, Parquet, XLSX, or a folder of .txt."
+        ),
     ],
     hypotheses: Annotated[
-        Path, typer.Option(help="A system's reports; formats as for --references.")
+        Path,
+        typer.Option(
+            help="A system's reports; formats as for --references, or another column of that file."
+        ),
     ],
     out: OutFolder,
     chexbert: Annotated[Path | None, typer.Option(help="CheXbert folder (default: none).")] = None,
@@ -72,9 +86,14 @@ def score(
         typer.Option("--id", help="ID column, in each file that has it (default: found by name)."),
     ] = None,
     reference_text: Annotated[
-        str | None, typer.Option(help="Text column of the references.")
+        str | None,
+        typer.Option(
+            help="Text column of the references, or rexrank: Findings: … Impression: …, made of "
+            "section_findings and section_impression."
+        ),
     ] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Text column of the reports.")] = None,
+    delimiter: terminal.DelimiterName = None,
     missing: Annotated[
         Literal["error", "empty"],
         typer.Option(help="If a report is missing: an error, or scored as empty."),
@@ -83,6 +102,7 @@ def score(
         Literal["none", "boxed"],
         typer.Option(help="boxed: score only the last \\boxed{} of a report."),
     ] = "none",
+    as_is: AsIs = False,
     clean: Annotated[
         Literal["none", Cleaner],
         typer.Option(
@@ -101,14 +121,17 @@ def score(
     _end_on_sigterm()
     terminal.check_exists(chexbert, columns, references, hypotheses)
     from pacer.statistics.calls import score as score_files
-    from pacer.tables.reports import REPORTS, id_columns
+    from pacer.tables.reports import id_columns
     from pacer.tables.sources import open_source
 
     terminal.import_from_here()  # modules of --metric
-    tables = [open_source(path, "", REPORTS.columns) for path in (references, hypotheses)]
-    reference_id, hypothesis_id = id_columns(*tables, id_column)
+    expected = open_source(references, "", delimiter=delimiter)
+    is_one = hypotheses == references
+    generated = expected if is_one else open_source(hypotheses, "", delimiter=delimiter)
+    reference_id, hypothesis_id = id_columns(expected, generated, id_column)
     result = score_files(
-        *tables,
+        expected,
+        generated,
         out=out,
         chexbert=chexbert,
         columns=columns,
@@ -118,6 +141,7 @@ def score(
         more_findings=more_findings,
         missing=missing,
         extract=extract,
+        as_is=as_is,
         clean_references=clean,
         clean_hypotheses=clean,
         reference_id=reference_id,
@@ -345,7 +369,10 @@ def _allowed_losses(entries: Iterable[str]) -> dict[str, float]:
 
 
 def label(
-    file: Annotated[Path, typer.Argument(help="Reports: CSV, TSV, JSON, JSONL, Parquet.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="Reports: CSV, TSV, JSON, JSONL, Parquet, XLSX, or a folder of .txt."),
+    ],
     out: TableFile = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON Lines instead of CSV.")
@@ -356,6 +383,8 @@ def label(
     report_text: Annotated[
         str | None, typer.Option(help="Text column (default: found by name).")
     ] = None,
+    delimiter: terminal.DelimiterName = None,
+    as_is: AsIs = False,
     more_findings: MoreFindings = None,
     attributes: Annotated[
         bool,
@@ -380,15 +409,19 @@ def label(
     import polars as pl
 
     from pacer.reporting.labelled import label_table, mention_table
+    from pacer.tables.generated import check_residue, without_thoughts
     from pacer.tables.reports import REPORTS, not_english, reports_of
     from pacer.text.rules.more import with_more_findings
 
     lexicon = None if more_findings is None else with_more_findings(more_findings)
-    reports = reports_of(file, REPORTS, id_column, report_text).rows
+    reports = reports_of(file, REPORTS, id_column, report_text, delimiter).rows
     if reports["id"].is_duplicated().any():
         raise DataError(
             f"{file}: an id has several reports; choose a column of unique ids with --id"
         )
+    read = [text and without_thoughts(text) for text in reports["text"]]
+    reports = reports.with_columns(text=pl.Series(read, dtype=pl.String))
+    residue = check_residue(str(file), reports["id"].to_list(), read, as_is)
     if mentions:
         table = mention_table(reports, lexicon)
         silent = len(reports) - table["id"].n_unique()
@@ -401,6 +434,8 @@ def label(
         _write_rows(table, out)
     else:
         print(table.write_ndjson() if as_json else table.write_csv(), end="")
+    if residue:
+        print(f"warning: {residue}", file=sys.stderr)
     if foreign := not_english(reports["id"], reports["text"]):
         print(
             f"warning: reports without any frequent English word: {foreign}; the rules read no "

@@ -11,6 +11,8 @@ from pacer.core.contexts import Context
 
 #: How report text is cleaned; :data:`pacer.text.cleaning.cleaners.CLEANERS` has the functions.
 Cleaner = Literal["upstream", "iu_xray", "decimals"]
+#: Delimiters of CSV files; :data:`pacer.tables.delimited.SEPARATORS` has the characters.
+Delimiter = Literal["comma", "semicolon", "tab", "pipe"]
 
 
 def _known_encoding(name: str) -> str:
@@ -93,7 +95,7 @@ class TableOfStudies(Format):
 
     file: str | None
     columns: dict[str, str]
-    delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None
+    delimiter: Delimiter | None = None
     encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8"
     quotes: Literal["doubled", "backslash"] = "doubled"
     sheet: str | None = None

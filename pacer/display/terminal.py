@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -37,6 +37,10 @@ RecordsFile = Annotated[
 ]
 ContextNames = Annotated[
     list[str] | None, typer.Option("--context", help="Use only this context; repeatable.")
+]
+DelimiterName = Annotated[
+    Literal["comma", "semicolon", "tab", "pipe"] | None,
+    typer.Option("--delimiter", help="Delimiter of CSV files (default: comma)."),
 ]
 #: Remedy for a missing file that a stage of the pipeline writes.
 FROM_STAGE = "correct the path, or create it with `dvc repro`"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from pacer.config import Strict
-from pacer.config.corpus import Cleaner
+from pacer.config.corpus import Cleaner, Delimiter
 from pacer.config.decode import ScoreSettings
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError
@@ -31,6 +31,7 @@ class Pairing(Strict):
     missing: MissingReport = "error"
     missing_references: MissingReference = "error"
     extract: Extract = "none"
+    as_is: bool = False
     deduplicate: bool = False
     clean_references: Cleaning = "none"
     clean_hypotheses: Cleaning = "none"
@@ -40,6 +41,7 @@ class Pairing(Strict):
     reference_text: str | None = None
     hypothesis_id: str | None = None
     hypothesis_text: str | None = None
+    delimiter: Delimiter | None = None
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 are scored."""
 
 import re
-from collections.abc import Iterator
-from itertools import product
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -13,13 +13,17 @@ from pacer.core.errors import DataError
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.options import Pairing
 from pacer.metrics.predictions import PREDICTIONS
-from pacer.tables.generated import last_box, without_repeats
-from pacer.tables.hygiene import ANY_RESIDUE
+from pacer.tables.generated import (
+    check_residue,
+    last_box,
+    residue_of,
+    without_repeats,
+    without_thoughts,
+)
 from pacer.tables.ids import check_pairs, format_ids
-from pacer.tables.reports import ALSO, IS_ID, Reports, is_blank, not_english
+from pacer.tables.reports import ALSO, Reports, is_blank, not_english
 from pacer.tables.sources import NAME_INDEX
 from pacer.text.cleaning.cleaners import CLEANERS
-from pacer.text.cleaning.prompts import without_prompt
 
 #: Signs of uncleaned text that change language scores: capitals, and a period or comma without a
 #: space before it.
@@ -30,6 +34,14 @@ _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)|[^\W\d_],|\S,(\s|$)"
 _SPACES = r"\S {2,}\S|^ +[^\s.].*$|^.*\S +$"
 #: A bullet of a list, which no cleaner removes.
 _BULLET = r"(^|\n|[.:;]\s)\s*[-–•]\s"
+#: A heading of a section, which is scored as a word.
+_HEADING = (
+    r"(?im)(?:^|[.:;]\s)\W{0,4}(?:findings?|impressions?|indications?|comparisons?|techniques?"
+    r"|conclusions?|history|clinical history|examination|recommendations?)\W{0,4}:"
+)
+#: First words that so large a share of the reports has are probably a prompt; fewer reports are not
+#: compared.
+_FIRST_WORDS, _SAME_OPENING, _FEWEST = 8, 0.9, 10
 #: Remedies for ids that are repeated, are not those of references, or are missing.
 _SELECT = "select references (in Python by split and context of pacer.score)"
 _REPEATED = (
@@ -55,23 +67,29 @@ _NOT_PROVIDED = (
 
 
 def pair_reports(
-    references: Reports, hypotheses: Reports, options: Pairing
+    references: Reports, hypotheses: Reports, options: Pairing, one_table: bool = False
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Return the cases, in the order of the references, and counts of what was done to the reports.
-    Raises a DataError if only one side has ids; an id is missing, extra or repeated; a text is
-    missing; or a context is unknown."""
-    pairs, left_out = _matched(references, hypotheses, options)
-    extracted = [_extracted(text, options) for text in pairs["hypothesis"].fill_null("")]
-    unprompted = list(map(without_prompt, extracted))
-    counts = _counts_before_cleaning(pairs, extracted, unprompted)
+    ``one_table``: both are columns of one table. Raises a DataError if only one side has ids; an id
+    is missing, extra or repeated; a text is missing; only some contexts are known; or many reports
+    contain something else."""
+    pairs, left_out = _matched(references, hypotheses, options, one_table)
+    reports = [_report_in(text, options) for text in pairs["hypothesis"].fill_null("")]
+    counts = _counts_before_cleaning(pairs, reports)
+    ids = pairs["id"].to_list()
+    if found := check_residue(str(hypotheses.path), ids, reports, options.as_is):
+        counts["residue_hypotheses"] = found
     if left_out:
         counts["left_out_references"] = left_out
-    written = pl.Series("hypothesis_raw", unprompted)
+    written = pl.Series("hypothesis_raw", reports)
     if options.deduplicate:
-        unprompted = list(map(without_repeats, unprompted))
+        reports = list(map(without_repeats, reports))
+    contexts = _contexts(pairs, references)
+    if contexts is None:
+        counts["text_context"] = True
     cases = pairs.select(
         pl.col("id").alias("record_id"),
-        pl.Series("context", _contexts(pairs, references)),
+        pl.Series("context", contexts or [UNKNOWN] * len(pairs)),
         "study_id",
         "subject_id",
         "findings_original",
@@ -80,14 +98,14 @@ def pair_reports(
         _cleaned(pairs["text"], options.clean_references).alias("reference"),
         pl.coalesce("report_raw", "text").alias("reference_raw"),
         written,
-        _cleaned(pl.Series("hypothesis", unprompted), options.clean_hypotheses),
+        _cleaned(pl.Series("hypothesis", reports), options.clean_hypotheses),
         pl.lit(False).alias("fallback"),
     ).with_columns(pl.lit(None, PREDICTIONS[name]).alias(name) for name in _NOT_PROVIDED)
     return cases, counts | _counts_after_cleaning(cases)
 
 
 def _matched(
-    references: Reports, hypotheses: Reports, options: Pairing
+    references: Reports, hypotheses: Reports, options: Pairing, one_table: bool
 ) -> tuple[pl.DataFrame, int]:
     """Return the rows of the references with the ``hypothesis`` of each (null: it has no text), and
     the number of references that were left out, as they have no text. Texts without ids are
@@ -112,7 +130,8 @@ def _matched(
         )
     is_left_out = pl.col("id").is_in(blank_references)
     expected = expected.filter(~is_left_out)
-    offered = hypotheses.rows.filter(~is_left_out)
+    offered = _select(hypotheses, options)[0] if one_table else hypotheses.rows
+    offered = offered.filter(~is_left_out)
     if expected.is_empty():
         raise DataError(f"{name}: all references are empty")
     lacking = len(expected) - len(offered)
@@ -128,40 +147,44 @@ def _matched(
         missing=options.missing == "empty",
     )
     # a column of ids that the caller names is a deliberate choice, which others need not confirm
-    if options.reference_id is None and options.hypothesis_id is None:
-        _check_other_columns(expected, offered, references, hypotheses)
+    if has_ids and options.reference_id is None and options.hypothesis_id is None:
+        _check_other_ids(expected, offered, references, hypotheses)
     texts = offered.drop_nulls("text").select("id", pl.col("text").alias("hypothesis"))
     return expected.join(texts, on="id", how="left", maintain_order="left"), len(blank_references)
 
 
-def _counts_before_cleaning(
-    pairs: pl.DataFrame, extracted: list[str], unprompted: list[str]
-) -> dict[str, Any]:
-    """Count what cleaning would hide: reports that are absent, blank, or repeat the prompt that the
-    model was given (``unprompted`` no longer have it); and what other tools left in the texts."""
+def _counts_before_cleaning(pairs: pl.DataFrame, reports: list[str]) -> dict[str, Any]:
+    """Count what cleaning would hide: reports that are absent, blank, or begin alike, and what
+    other tools left in the references. ``reports`` are the texts that will be scored."""
     counts: dict[str, Any] = {"missing_hypotheses": pairs["hypothesis"].null_count()}
+    num_marked, kinds = residue_of(pairs["id"].to_list(), pairs["text"].to_list())
+    if num_marked:
+        counts["residue_references"] = f"{num_marked} of {len(pairs)} references contain {kinds}"
     for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
-        residue = int(pairs[column].str.contains(ANY_RESIDUE).sum())
-        if residue:
-            counts[f"residue_{side}"] = residue
         if foreign := not_english(pairs["id"], pairs[column]):
             counts[f"not_english_{side}"] = foreign
     is_absent = pl.col("hypothesis").is_null()
-    rows = pairs.select(
-        "id", "hypothesis", extracted=pl.Series(extracted), unprompted=pl.Series(unprompted)
-    )
-    prompted = rows.filter(pl.col("extracted") != pl.col("unprompted"))
-    if len(prompted):
-        counts["only_prompt_hypotheses"] = int((prompted["unprompted"] == "").sum())
+    rows = pairs.select("id", "hypothesis", report=pl.Series(reports, dtype=pl.String))
     found = {
         "absent": rows.filter(is_absent),
-        "prompt": prompted,
-        "blank": rows.filter(~is_absent, pl.col("extracted") == ""),
+        "blank": rows.filter(~is_absent, pl.col("report") == ""),
     }
     for name, chosen in found.items():
         if len(chosen):
             counts[f"{name}_hypotheses"] = f"{len(chosen)} ({format_ids(chosen['id'].to_list())})"
+    if same := _same_opening(reports, pairs["text"].to_list()):
+        counts["same_opening_hypotheses"] = same
     return counts
+
+
+def _same_opening(reports: Sequence[str], references: Sequence[str]) -> int:
+    """Return how many reports begin with the same words; 0 if they are not nearly all, or if nearly
+    all references begin with these words too."""
+    openings = Counter(" ".join(text.lower().split()[:_FIRST_WORDS]) for text in reports)
+    [(words, count)] = openings.most_common(1)
+    in_references = sum(" ".join(text.lower().split()).startswith(words) for text in references)
+    is_long = len(reports) >= _FEWEST and len(words.split()) == _FIRST_WORDS
+    return count if is_long and count >= _SAME_OPENING * len(reports) > in_references else 0
 
 
 def _counts_after_cleaning(cases: pl.DataFrame) -> dict[str, int]:
@@ -173,7 +196,7 @@ def _counts_after_cleaning(cases: pl.DataFrame) -> dict[str, int]:
         counts["equal_hypotheses"] = equal
     for side, column in (("references", "reference"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
-        for name, pattern in (("bulleted", _BULLET), ("spaced", _SPACES)):
+        for name, pattern in (("bulleted", _BULLET), ("spaced", _SPACES), ("headed", _HEADING)):
             matches = int(cases[column].str.contains(pattern).sum())
             if matches:
                 counts[f"{name}_{side}"] = matches
@@ -225,45 +248,21 @@ def _bare(key: str) -> str:
     return re.sub(r"^[A-Za-z]+[-_]?(?=\d)|\.0+$", "", key)
 
 
-def _check_other_columns(
+def _check_other_ids(
     expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports
 ) -> None:
-    """Refuse pairs of rows that other columns show to be of different cases. Two columns that are
-    compared (:func:`_comparable`) must agree in every pair if
-
-    - they have the same name, and it is one for ids; or
-    - every value occurs once, and both columns hold the same values. Row numbers do not count, as
-      any two tables of one length share them, unless the rows are paired by one of the two columns.
-
-    For instance, the references have the columns ``case``, ``study_id`` and ``file``, the reports
-    ``image`` and ``study_id``, and the rows are paired by ``case`` and ``image``. The columns
-    ``study_id`` must agree, because this is a name for ids. If ``file`` and ``image`` hold the same
-    values, they must agree as well; where they do not, ``image`` should be paired with ``file``.
-    """
-    expected_id, offered_id = (file.columns.get("id", "") for file in (references, hypotheses))
-    pairs = expected.join(
-        offered.rename("offered {}".format), left_on="id", right_on="offered id", coalesce=False
-    )
-    unique_columns = {
-        column.name: set(column) for column in pairs if column.n_unique() == len(pairs)
-    }
-    row_numbers = set(map(str, range(len(pairs) + 1)))
-    ids_differ_in_name = expected_id.lower() != offered_id.lower()
-    for name, other in _comparable(expected, offered, ids_differ_in_name):
-        is_same_name = name.lower() == other.lower()
-        is_for_ids = is_same_name and IS_ID.fullmatch(name.removeprefix(ALSO).strip())
-        values = unique_columns.get(name)
-        holds_same = values is not None and values == unique_columns.get(f"offered {other}")
-        must_agree = is_for_ids or (
-            holds_same and ("id" in (name, other) or not values <= row_numbers)
-        )
-        if not must_agree:
+    """Refuse pairs of rows that differ in another column of ids which both files have, such as
+    ``study_id`` where rows are paired by ``id``."""
+    second = {name.lower(): name for name in offered.columns if name.startswith(ALSO)}
+    pairs = expected.join(offered.rename("offered {}".format), left_on="id", right_on="offered id")
+    for name in expected.columns:
+        other = second.get(name.lower())
+        if not name.startswith(ALSO) or other is None:
             continue
         wrong = pairs.filter(pl.col(name) != pl.col(f"offered {other}"))["id"]
         if len(wrong):
-            column = expected_id if name == "id" else name.removeprefix(ALSO)
-            other_column = offered_id if other == "id" else other.removeprefix(ALSO)
-            matched = " and ".join(dict.fromkeys([expected_id, offered_id]))
+            column, other_column = name.removeprefix(ALSO), other.removeprefix(ALSO)
+            matched = " and ".join({file.columns["id"]: 0 for file in (references, hypotheses)})
             raise DataError(
                 f"{references.path} and {hypotheses.path} match on {matched}, but {column} in the "
                 f"first and {other_column} in the second differ in {len(wrong)} of {len(pairs)} "
@@ -273,37 +272,19 @@ def _check_other_columns(
             )
 
 
-def _comparable(
-    expected: pl.DataFrame, offered: pl.DataFrame, ids_differ_in_name: bool
-) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of columns to compare, one of ``expected`` and one of ``offered``. A column
-    with a namesake in the other table is compared with that alone; any other, with all columns
-    there that have no namesake either. If ``ids_differ_in_name``, the ids count as columns without
-    a namesake, but are not compared with each other, because they pair the rows."""
-    first, second = (
-        {name.lower(): name for name in rows.columns if name.startswith(ALSO)}
-        for rows in (expected, offered)
-    )
-    ids = ["id"] if ids_differ_in_name else []
-    alone = [name for key, name in second.items() if key not in first]
-    for key, name in first.items():
-        if key in second:
-            yield name, second[key]
-        else:
-            yield from product([name], alone + ids)
-    yield from product(ids, alone)
-
-
-def _contexts(cases: pl.DataFrame, references: Reports) -> list[str]:
-    """Return the context of each reference; :data:`UNKNOWN` for all if none has one."""
+def _contexts(cases: pl.DataFrame, references: Reports) -> list[str] | None:
+    """Return the context of each reference; :data:`UNKNOWN` for all if none has one, and None if
+    the column ``context`` has other texts, such as ReXrank's."""
     contexts = cases["context"].to_list()
-    if set(contexts) <= set(CONTEXTS):
-        return contexts
-    if any(contexts):
+    known = set(contexts) & set(CONTEXTS)
+    if known and known != set(contexts):
         raise DataError(
-            f"{references.path}: column `context` must be one of {', '.join(CONTEXTS)} in every row"
+            f"{references.path}: column `context` must be one of {', '.join(CONTEXTS)} in every "
+            "row, or in none"
         )
-    return [UNKNOWN] * len(cases)
+    if not known and any(contexts):
+        return None
+    return contexts if known else [UNKNOWN] * len(cases)
 
 
 def _cleaned(texts: pl.Series, cleaner: str) -> pl.Series:
@@ -314,8 +295,8 @@ def _cleaned(texts: pl.Series, cleaner: str) -> pl.Series:
     return pl.Series(texts.name, [clean(text) if text.strip() else text for text in texts])
 
 
-def _extracted(text: str, options: Pairing) -> str:
+def _report_in(text: str, options: Pairing) -> str:
     """Return the report in a generated text; empty if that is blank, or a placeholder such as
     ``nan`` or ``[]``."""
-    report = last_box(text) if options.extract == "boxed" else text
+    report = last_box(text) if options.extract == "boxed" else without_thoughts(text)
     return "" if is_blank(report) else report

@@ -9,8 +9,8 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.metrics.ledger import compared, read_findings
+from pacer.tables.generated import without_thoughts
 from pacer.tables.values import shown
-from pacer.text.cleaning.prompts import without_prompt
 
 #: How much of a finding is right, by its verdict; the rest of it is wrong.
 _RIGHT = {"correct": 1.0, "partly": 0.5, "opposite": 0.0, "missed": 0.0, "invented": 0.0}
@@ -33,7 +33,7 @@ def reward(
 
     Args:
         completions: texts, or lists of messages, of which the content of the last one counts.
-            What models write before their answer is cut off, as in scoring.
+            The thoughts of a reasoning model are taken out, as in scoring.
         references: the reference report of each completion, the data set's column ``references``.
 
     Raises:
@@ -44,7 +44,7 @@ def reward(
             "pacer.reward: expected as many completions as references, each in a list; got "
             f"{shown(completions)} and {shown(references)}"
         )
-    texts = [without_prompt(_text_of(each, row)) for row, each in enumerate(completions)]
+    texts = [without_thoughts(_text_of(each, row)) for row, each in enumerate(completions)]
     for row, reference in enumerate(references):
         if not isinstance(reference, str):
             raise DataError(f"pacer.reward: reference {row} is {shown(reference)}, expected text")

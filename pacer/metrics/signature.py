@@ -129,9 +129,6 @@ def version_of(package: str) -> str | None:
 
 #: Notes on the texts of one side, by the name of their count.
 _SIDE_NOTES = {
-    "residue": "contain residue of other formats (&lt; _x000D_ <br/>, soft hyphens, a written "
-    "\\n), which is scored as "
-    "words; remove it from the file",
     "unclean": "have capitals, or periods or commas without a space before them, which affect "
     "BLEU, ROUGE-L and CIDEr; "
     'to clean them: `--clean {cleaner}`, in Python clean_{side}="{cleaner}" (same cleaner for both '
@@ -140,14 +137,20 @@ _SIDE_NOTES = {
     '`--clean decimals`, in Python clean_{side}="decimals", removes them all (upstream and iu_xray '
     "leave some, as published)",
     "bulleted": "have bullets (- or •), which count as words; remove them",
+    "headed": "have headings such as FINDINGS:, which count as words; remove them from both sides "
+    "or from neither",
 }
 #: Notes on the counts in the protocol; a count of 0 has no note.
 _NOTES = {
     "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; check that "
     "their column is right",
-    "prompt_hypotheses": "warning: reports that repeat their prompt (a task, an indication, "
-    "[INST], <think>): {count}; "
-    "the prompt is removed; {only} of them contain nothing else and are scored as empty reports",
+    "residue_hypotheses": "warning: {count}",
+    "residue_references": "warning: {count}",
+    "text_context": "note: the column `context` of the references has none of the values sn, sw, "
+    "mn and mw, so it is not used: all records are scored together",
+    "same_opening_hypotheses": "warning: {count} of {pairs} reports begin with the same eight "
+    "words, and the references do not; if these are a prompt, decode only what the model has "
+    "added: output[:, prompt_length:]",
     "blank_hypotheses": "note: reports without text (blank, nan, nothing to extract): {count}; "
     "scored as empty",
     **{
@@ -196,8 +199,7 @@ def reading_notes(signature: Signature) -> list[str]:
         "none"
     }
     otherwise = "" if cleaners else "; upstream for results as published on MIMIC"
-    values = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses")}
-    values |= {"cleaner": min(cleaners, default="decimals"), "otherwise": otherwise}
+    values = {"pairs": pairs, "cleaner": min(cleaners, default="decimals"), "otherwise": otherwise}
     notes += [
         text.format(count=protocol[key], **values)
         for key, text in _NOTES.items()

@@ -9,6 +9,7 @@ from typing import Any, overload
 import polars as pl
 
 from pacer.config import validated
+from pacer.config.corpus import Delimiter
 from pacer.config.decode import ScoreSettings
 from pacer.core.anchor import KINDS, Anchor
 from pacer.core.contexts import Context
@@ -31,7 +32,7 @@ from pacer.metrics.score import score_cases
 from pacer.metrics.signature import Origin, Signature
 from pacer.statistics.comparison import compare
 from pacer.statistics.system import Scores
-from pacer.tables.files import SourceTable
+from pacer.tables.generated import check_residue, without_thoughts
 from pacer.tables.reports import (
     HYPOTHESES,
     REFERENCES,
@@ -39,6 +40,7 @@ from pacer.tables.reports import (
     reports_of,
 )
 from pacer.tables.sources import Source
+from pacer.tables.table import SourceTable
 from pacer.text.rules import extract_anchor, read_attributes, read_more
 from pacer.text.rules.more import with_more_findings
 
@@ -61,6 +63,7 @@ def score(
     missing: MissingReport = "error",
     missing_references: MissingReference = "error",
     extract: Extract = "none",
+    as_is: bool = False,
     deduplicate: bool = False,
     clean_references: Cleaning = "none",
     clean_hypotheses: Cleaning = "none",
@@ -70,13 +73,15 @@ def score(
     reference_text: str | None = None,
     hypothesis_id: str | None = None,
     hypothesis_text: str | None = None,
+    delimiter: Delimiter | None = None,
 ) -> Scores:
     """Score reports of any system against references.
 
     Args:
         references, hypotheses: each ``{id: text}``, a sequence of texts in the same order, a polars
-            or pandas frame, or the path of a file (docs/evaluation.md). References with a column
-            ``context`` that names the four contexts are scored by context, others as one, ``all``.
+            or pandas frame, or the path of a file or of a folder of texts (docs/evaluation.md). Two
+            columns of one table need no ids. References with a column ``context`` that names the
+            four contexts are scored by context, others as one, ``all``.
         out: folder for the files that `pacer score` writes; None: none is written.
         force: replace the scores in ``out``.
         chexbert: folder of the labeller; None: no scores of its labels.
@@ -93,14 +98,19 @@ def score(
         missing: a reference without a report is an error, or is scored with an ``empty`` one.
         missing_references: a reference that is blank, or a word such as ``nan``, is an error, or
             its pair is left out (``leave-out``).
-        extract: ``boxed`` scores the last ``\\boxed{}`` of a report.
+        extract: ``boxed`` scores the last ``\\boxed{}`` of a report. Otherwise, the thoughts of a
+            reasoning model (``<think>``) and the tags around its answer are taken out.
+        as_is: score reports even if more than one in twenty contain something else, such as a
+            prompt, a refusal or pieces of words.
         deduplicate: drop the repeated sentences of a report.
         clean_references, clean_hypotheses: cleaner: ``upstream`` (LLM-RG4), ``iu_xray`` (R2Gen) or
             ``decimals``.
         split: ``all``: every split; None: test, if the references have splits.
         context: one of the four; None: all.
         reference_id, reference_text, hypothesis_id, hypothesis_text: columns of ids and texts, if
-            not found by name.
+            not found by name. The text ``rexrank`` of references is made of ``section_findings``
+            and ``section_impression``: *Findings: … Impression: …*.
+        delimiter: that of CSV files, if it is no comma: ``semicolon``, ``tab`` or ``pipe``.
 
     Raises:
         DataError: reports do not pair one to one, or an input is malformed.
@@ -110,6 +120,7 @@ def score(
         "missing": missing,
         "missing_references": missing_references,
         "extract": extract,
+        "as_is": as_is,
         "deduplicate": deduplicate,
         "clean_references": clean_references,
         "clean_hypotheses": clean_hypotheses,
@@ -119,6 +130,7 @@ def score(
         "reference_text": reference_text,
         "hypothesis_id": hypothesis_id,
         "hypothesis_text": hypothesis_text,
+        "delimiter": delimiter,
     }
     files = {"references": _path(references), "hypotheses": _path(hypotheses)}
     if out is not None and not force:
@@ -138,24 +150,34 @@ def score(
         more_findings=more_findings,
     )
     validated_pairing = validated(pairing, "pacer.score", Pairing)
-    cases, origin = _pairs_of(references, hypotheses, files, validated_pairing)
+    cases, origin = pairs_of(references, hypotheses, files, validated_pairing)
     result = Scores.of(score_cases(cases, options, origin))
     if out is not None:
         result.write(Path(out))
     return result
 
 
-def _pairs_of(
+def pairs_of(
     references: Source, hypotheses: Source, files: Mapping[str, Path | None], options: Pairing
 ) -> tuple[pl.DataFrame, Origin]:
     """Read and pair the reports; return the cases, and where they are from. The tables that were
     read are not kept, as they are as large as the cases."""
-    expected = reports_of(references, REFERENCES, options.reference_id, options.reference_text)
-    generated = reports_of(hypotheses, HYPOTHESES, options.hypothesis_id, options.hypothesis_text)
+    path = _path(references)
+    one_table = references is hypotheses or (path is not None and path == _path(hypotheses))
+    columns = (
+        (options.reference_id, options.reference_text),
+        (options.hypothesis_id, options.hypothesis_text),
+    )
+    expected, generated = (
+        reports_of(source, side, *names, options.delimiter, needs_ids=not one_table)
+        for source, side, names in zip(
+            (references, hypotheses), (REFERENCES, HYPOTHESES), columns, strict=True
+        )
+    )
     if options.split is None and expected.rows["split"].count():
         options = options.model_copy(update={"split": "test"})
     about = _about(expected, options)
-    cases, counts = pair_reports(expected, generated, options)
+    cases, counts = pair_reports(expected, generated, options, one_table)
     sides = {"references": expected, "hypotheses": generated}
     read = {name: {"file": side.path.name} | side.columns for name, side in sides.items()}
     pairing = {"pairing": "by id" if "id" in generated.columns else "by position"}
@@ -211,14 +233,19 @@ Texts = str | Iterable[str] | Mapping[str, str]
 
 
 @overload
-def label(texts: Texts, *, more_findings: None = None) -> list[Anchor]: ...
+def label(texts: Texts, *, more_findings: None = None, as_is: bool = False) -> list[Anchor]: ...
 @overload
-def label(texts: Texts, *, more_findings: str | Path) -> list[Labels]: ...
-def label(texts: Texts, *, more_findings: str | Path | None = None) -> list[Anchor] | list[Labels]:
+def label(texts: Texts, *, more_findings: str | Path, as_is: bool = False) -> list[Labels]: ...
+def label(
+    texts: Texts, *, more_findings: str | Path | None = None, as_is: bool = False
+) -> list[Anchor] | list[Labels]:
     """Return the commitment that the rules read in each report: findings present, absent and
     uncertain, and in ``attributes`` the side, severity and course of those present or uncertain.
+    The thoughts of a reasoning model are taken out first, as in :func:`score`.
 
     Args:
+        as_is: label reports even if more than one in twenty contain something else, such as a
+            prompt or a refusal.
         more_findings: table of further findings, or ``builtin`` for PACER's
             (docs/commitments.md). Each result then also has ``more``, the polarity of each further
             finding: ``{"hernia": "positive"}``.
@@ -229,6 +256,8 @@ def label(texts: Texts, *, more_findings: str | Path | None = None) -> list[Anch
     given = list(values) if isinstance(values, Iterable) else [None]
     if not all(isinstance(text, str) for text in given) or hasattr(texts, "columns"):
         raise DataError("pacer.label: expected reports as a str, a list of str or {id: str}")
+    given = list(map(without_thoughts, given))
+    check_residue("pacer.label", list(map(str, range(len(given)))), given, as_is)
     anchors = [extract_anchor(text).described(read_attributes(text), KINDS) for text in given]
     if more_findings is None:
         return anchors

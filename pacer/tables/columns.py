@@ -9,8 +9,9 @@ from typing import Any
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.tables.files import is_index, open_table, shown_columns
+from pacer.tables.files import open_table
 from pacer.tables.ids import check_pairs
+from pacer.tables.table import shown_columns
 
 _ID = "record_id"
 #: Spellings of a missing value in CSV. NaN is not among them, because it may come from a failed
@@ -33,9 +34,7 @@ def read_columns(
     extra or repeated; a column holds anything but finite numbers or texts, or too many different
     texts."""
     file = open_table(path)
-    names = [name for name in file.columns if not is_index(name)]
-    if len(set(names)) < len(names):
-        raise DataError(f"{path} has duplicate column names")
+    names = file.data_columns()
     for name, what in ((key, " with the ids of the scored records"), (only or key, "")):
         if name not in names:
             shown = shown_columns(names)

@@ -2,7 +2,7 @@
 strictly: any source -> texts by id.
 
 The caller names the columns, or they are looked up in the lists below and, for ids, in
-``ID_COLUMNS`` (``sources.py``), of which the first one in the table is used. Several possible text
+``ID_COLUMNS`` (``shapes.py``), of which the first one in the table is used. Several possible text
 columns are an error.
 """
 
@@ -13,19 +13,20 @@ from typing import NamedTuple
 
 import polars as pl
 
+from pacer.config.corpus import Delimiter
 from pacer.core.errors import DataError
-from pacer.tables.files import SourceTable, is_index, other_separator
 from pacer.tables.hygiene import ENGLISH, is_absent, is_empty_cell
 from pacer.tables.ids import format_ids
-from pacer.tables.sources import (
+from pacer.tables.shapes import (
     FORMS,
     ID_COLUMNS,
-    NAME_INDEX,
     ONLY_COLUMN,
-    Source,
-    open_source,
-    shown_names,
+    REFERENCE_COLUMNS,
+    REPORT_COLUMNS,
+    TEXT_COLUMNS,
 )
+from pacer.tables.sources import NAME_INDEX, Source, open_source
+from pacer.tables.table import SourceTable, shown_columns
 from pacer.tables.values import shown
 
 
@@ -43,32 +44,13 @@ class Side(NamedTuple):
     id_option: str
 
 
-REFERENCES = Side(
-    "reference",
-    ("reference", "report", "ground_truth", "findings", "text", "gt", "gts", "caption"),
-    "`--id`, in Python reference_id",
-)
-HYPOTHESES = Side(
-    "hypothesis",
-    (
-        "hypothesis",
-        "report",
-        "prediction",
-        "generated",
-        "text",
-        "model_prediction",
-        "pred",
-        "res",
-        "caption",
-    ),
-    "`--id`, in Python hypothesis_id",
-)
+REFERENCES = Side("reference", REFERENCE_COLUMNS, "`--id`, in Python reference_id")
+HYPOTHESES = Side("hypothesis", REPORT_COLUMNS, "`--id`, in Python hypothesis_id")
 #: A table of texts to label.
-REPORTS = Side(
-    "report",
-    tuple(dict.fromkeys(REFERENCES.columns + HYPOTHESES.columns)),
-    "`--id`",
-)
+REPORTS = Side("report", TEXT_COLUMNS, "`--id`")
+#: Text column of references in ReXrank's form, with the headings and columns that it is made of.
+REXRANK = "rexrank"
+_REXRANK_SECTIONS = {"Findings": "section_findings", "Impression": "section_impression"}
 #: Optional columns of a file of references.
 EXTRA_COLUMNS = (
     "context",
@@ -83,7 +65,9 @@ EXTRA_COLUMNS = (
 #: Names of columns with the id of a record, examination, patient or image: if both files have one,
 #: it must agree within a pair.
 IS_ID = re.compile(
-    r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?", re.IGNORECASE
+    r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?|mrn"
+    r"|(study|series|sop)instanceuid|accession([_ ]?(number|no))?",
+    re.IGNORECASE,
 )
 #: Prefix of further columns among the rows of :class:`Reports`.
 ALSO = "also "
@@ -97,7 +81,7 @@ class Reports(NamedTuple):
     #: A row per report, in file order: ``id`` (the row number from 1 if the file has no ids),
     #: ``text`` (null: missing), :data:`EXTRA_COLUMNS` as text (null: the cell is blank, has only
     #: punctuation or a word such as ``N/A``, or the file has no such column), and ``also NAME`` for
-    #: all columns of text or numbers but ``id`` and ``text``.
+    #: further columns of ids (:data:`IS_ID`).
     rows: pl.DataFrame
     #: The file's names of the columns used as ``id`` (if the file has ids) and ``text``.
     columns: dict[str, str]
@@ -108,11 +92,22 @@ def reports_of(
     side: Side,
     id_column: str | None = None,
     text_column: str | None = None,
+    delimiter: Delimiter | None = None,
+    *,
+    needs_ids: bool = True,
 ) -> Reports:
-    """Read a file of reports, whose suffix determines the format, or reports in memory. The columns
-    of ids and texts are found by name, unless ``id_column`` and ``text_column`` name them. Raises a
-    DataError if the file is missing, damaged or of another kind, a column is missing or ambiguous,
-    or a row holds something other than text."""
+    """Read a file of reports, whose suffix determines the format, or reports in memory.
+
+    Args:
+        id_column, text_column: columns of ids and texts; None: found by name. The text column
+            :data:`REXRANK` is made of two.
+        delimiter: that of a ``.csv`` file.
+        needs_ids: without it, rows of a table with several columns can do without ids.
+
+    Raises:
+        DataError: the file is missing, damaged or of another kind, a column is missing or
+            ambiguous, or a row holds something other than text.
+    """
     if isinstance(source, str) and " " in source and not Path(source).suffix[1:].isalnum():
         raise DataError(
             f"{side.name}: expected the path of a file, a list of texts or texts by id, got "
@@ -122,40 +117,55 @@ def reports_of(
     # stands in messages instead of a path if the reports are in memory; a table to label is always
     # a file
     name = "references" if side is REFERENCES else "hypotheses"
-    # the form of an object in memory is recognised by names of columns, whichever side it is for
-    table = open_source(source, name, REPORTS.columns, id_names)
+    table = open_source(source, name, id_names, delimiter)
+    if text_column == REXRANK:
+        table = _with_rexrank_text(table)
     path = table.path
-    names = [name for name in table.columns if not is_index(name)]
-    if len(set(names)) != len(names):
-        raise DataError(f"{path} has duplicate column names")
+    names = table.data_columns()
     if not table.rows:
         raise DataError(f"{path} contains no reports")
     candidates = _named(names, text_column, (*side.columns, ONLY_COLUMN))
     text_option = f"{side.name}_text (--{side.name}-text)"
     if len(candidates) > 1:
-        several = shown_names(candidates)
+        several = shown_columns(candidates)
         raise DataError(
             f"{path} has several possible report columns: {several}; choose one with {text_option}"
         )
     ids = _named(names, id_column, ID_COLUMNS)
     absent = [] if candidates else [_absent("reports", text_column, side.columns, text_option)]
-    if not ids and (id_column or len(table.columns) > 1):
+    if not ids and (id_column or (needs_ids and len(table.columns) > 1)):
         absent.append(_absent("ids", id_column, ID_COLUMNS, side.id_option))
         if not path.suffix:  # a frame in memory
             absent[-1] += NAME_INDEX
     if absent and table.kind == "csv" and len(table.columns) == 1:
-        usual = "tab" if ".tsv" in path.name.lower() else "comma"
-        other = other_separator(table.columns, usual)
-        if other:
-            raise DataError(
-                f"{path}: the header has {other}s between its names: separate the cells with "
-                f"{usual}s"
-            )
         absent.append("its first line must be a column name")
     if absent:
-        raise DataError(f"{path} has the columns {shown_names(table.columns)}: {'; '.join(absent)}")
+        raise DataError(
+            f"{path} has the columns {shown_columns(table.columns)}: {'; '.join(absent)}"
+        )
     columns = {"id": ids[0], "text": candidates[0]} if ids else {"text": candidates[0]}
     return Reports(path, _rows(table, columns, names), columns)
+
+
+def _with_rexrank_text(table: SourceTable) -> SourceTable:
+    """Add the column :data:`REXRANK`: ``Findings: … Impression: …``, of the sections that are not
+    blank."""
+    if missing := [name for name in _REXRANK_SECTIONS.values() if name not in table.columns]:
+        raise DataError(
+            f"{table.path} has no column {missing[0]}, of which ReXrank's references are made; it "
+            f"has the columns {shown_columns(table.columns)}"
+        )
+    sections = zip(*map(table.values, _REXRANK_SECTIONS.values()), strict=True)
+    texts = [
+        " ".join(
+            f"{heading}: {text.strip()}"
+            for heading, text in zip(_REXRANK_SECTIONS, row, strict=True)
+            if isinstance(text, str) and not is_blank(text)
+        )
+        for row in sections
+    ]
+    rows = [(*row, text) for row, text in zip(table.rows, texts, strict=True)]
+    return table._replace(columns=[*table.columns, REXRANK], rows=rows)
 
 
 def id_columns(
@@ -165,7 +175,7 @@ def id_columns(
     Raises a DataError if neither has it."""
     columns = [table.columns for table in (references, hypotheses)]
     if name is not None and not any(name in names for names in columns):
-        first, second = map(shown_names, columns)
+        first, second = map(shown_columns, columns)
         raise DataError(
             f"no column is named {name}: {references.path} has the columns {first}, and "
             f"{hypotheses.path} has {second}; choose one of them with `--id`"
@@ -205,13 +215,18 @@ def _rows(table: SourceTable, columns: Mapping[str, str], names: Sequence[str]) 
     extra = {name: known[name] for name in EXTRA_COLUMNS if name in known}
     owners = [extra[name] for name in ("study_id", "subject_id") if name in extra]
     table.check_ids([id_name, *owners] if id_name else owners)
-    others = [name for name in names if name not in columns.values()]
     also = [
-        name for name in others if {*map(type, table.values(name))} <= {str, int, float, type(None)}
+        name
+        for name in names
+        if name not in columns.values()
+        and IS_ID.fullmatch(name.strip())
+        and {*map(type, table.values(name))} <= {str, int, float, type(None)}
     ]
     cells = table.frame(list({text_name, *extra.values(), *also}))  # numbers become text
-    # an empty cell of a CSV file is an empty report; null in other formats means that it is missing
-    text = cells[text_name].fill_null("") if table.kind == "csv" else cells[text_name]
+    # an empty cell of CSV or Excel is an empty report; null in other forms means that it is missing
+    text = cells[text_name]
+    if table.kind in ("csv", "xlsx"):
+        text = text.fill_null("")
     content = {"id": pl.Series(map(str, keys), dtype=pl.String), "text": text}
     for name in EXTRA_COLUMNS:
         values = cells[extra[name]] if name in extra else [None] * len(keys)

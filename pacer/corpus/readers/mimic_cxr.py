@@ -19,8 +19,9 @@ from pacer.corpus.readers.image_rows import OF_PREVIOUS, TEXTS, UNUSED, studies_
 from pacer.corpus.readers.views import VIEW_IN_FULL
 from pacer.corpus.sections import find_sections
 from pacer.corpus.source import Source
-from pacer.tables.files import open_table, shown_columns
+from pacer.tables.files import open_table
 from pacer.tables.hygiene import EMPTY_CELL
+from pacer.tables.table import shown_columns
 
 NAMES = {"frontal": "dicom_id", "lateral": "dicom_id"} | OF_PREVIOUS
 _REPORT_FILE = re.compile(r"(?:^|/)s([0-9]+)\.txt\Z")

@@ -30,8 +30,10 @@ from pacer.corpus.readers.image_rows import (
 )
 from pacer.corpus.readers.views import may_be_dicom, parse_view
 from pacer.corpus.source import Source, matching_files
-from pacer.tables.files import CsvForm, SourceTable, open_table, other_separator, shown_columns
+from pacer.tables.delimited import CsvForm
+from pacer.tables.files import open_table
 from pacer.tables.hygiene import is_empty_cell
+from pacer.tables.table import SourceTable, shown_columns
 from pacer.tables.values import mapped, quoted
 
 #: Columns for the paths of an examination's images, in a table with one row per examination.
@@ -326,12 +328,6 @@ def _columns(table: SourceTable, mapping: dict[str, str]) -> dict[str, str]:
         problems.append(
             f"order and {names['date']} both give the order of studies; remove one from table or "
             "mapping"
-        )
-    separator = other_separator(have)
-    if separator is not None:
-        raise DataError(
-            f"{path}: the name of its only column contains a {separator}; if that character "
-            f"separates the cells, set corpus.table.delimiter: {separator}"
         )
     if problems:
         raise DataError(

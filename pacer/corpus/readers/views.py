@@ -16,8 +16,9 @@ from typing import Any, Literal, NamedTuple
 from pacer.core.errors import DataError
 from pacer.core.io import yaml_beside
 from pacer.images.dicom import header_view, other_part
-from pacer.tables.files import open_table, shown_columns
+from pacer.tables.files import open_table
 from pacer.tables.hygiene import EMPTY_CELL, name_on_disk, path_outside_root
+from pacer.tables.table import shown_columns
 from pacer.tables.values import quoted
 
 #: Columns for the image and its view, in lower case, in order of preference.

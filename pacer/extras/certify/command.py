@@ -50,6 +50,7 @@ def make(
         str | None, typer.Option("--id", help="ID column of --references.")
     ] = None,
     reference_text: Annotated[str | None, typer.Option(help="Text column of --references.")] = None,
+    delimiter: terminal.DelimiterName = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of references.")] = 300,
     seed: Annotated[int, typer.Option(help="Seed for all random choices.")] = 0,
 ) -> None:
@@ -62,7 +63,7 @@ def make(
     if references is None:
         texts = make_cards(of_synthetic(seed, limit))
     else:
-        given = reports_of(references, REFERENCES, id_column, reference_text)
+        given = reports_of(references, REFERENCES, id_column, reference_text, delimiter)
         texts = make_cards(of_reports(given.rows, seed, limit))
     write_text(out / FILE, texts.write_csv())
     echo(

@@ -55,6 +55,7 @@ def scores_of(
             chexbert=chexbert,
             metrics=functions,
             without={"meteor"}.difference(names),
+            as_is=True,
         ).cases
         rule = CONVENTIONS[DEFAULTS.convention]
         for name in names:

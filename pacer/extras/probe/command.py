@@ -117,6 +117,7 @@ def score(
     hypothesis_text: Annotated[
         str | None, typer.Option(help="Column with the reports (default: report).")
     ] = None,
+    delimiter: terminal.DelimiterName = None,
 ) -> None:
     """Show which sources each system uses, in a table, a chart and a page."""
     systems = terminal.named_paths(reports)
@@ -130,7 +131,7 @@ def score(
     )
     key, kinds, manifest = read_probe(folder)
     uses = [
-        system_use(name, key, file, (hypothesis_id, hypothesis_text))
+        system_use(name, key, file, (hypothesis_id, hypothesis_text), delimiter)
         for name, file in systems.items()
     ]
     echo(write_probe(uses, kinds, manifest, out))

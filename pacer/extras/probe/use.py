@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from pacer.config.corpus import Delimiter
 from pacer.core.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.exchange import exchange
@@ -46,9 +47,11 @@ from pacer.statistics.halves import (
     holm,
     units_of,
 )
+from pacer.tables.generated import without_thoughts
 from pacer.tables.hygiene import EMPTY_CELL
 from pacer.tables.ids import check_pairs
-from pacer.tables.reports import Side, reports_of
+from pacer.tables.reports import Reports, Side, reports_of
+from pacer.tables.values import mapped
 
 #: Another patient's radiographs, of those whose reference does not affirm the finding.
 LACKING = "another_without_finding"
@@ -318,12 +321,16 @@ def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, An
 
 
 def system_use(
-    name: str, key: pl.DataFrame, reports: Path, columns: tuple[str | None, ...] = ()
+    name: str,
+    key: pl.DataFrame,
+    reports: Path,
+    columns: tuple[str | None, str | None] = (None, None),
+    delimiter: Delimiter | None = None,
 ) -> SystemUse:
     """Score the reports of one system, a file with ``probe_id`` (or ``case``) and ``report``, or
-    the ``columns`` of ids and reports, for each row of the key. Raises a DataError if it is
-    unreadable, or ids do not pair one to one."""
-    cases = _cases(key, reports, columns)
+    the ``columns`` of ids and reports, for each row of the key. ``delimiter``: that of a CSV file.
+    Raises a DataError if it is unreadable, or ids do not pair one to one."""
+    cases = _cases(key, reports_of(reports, _REPORTS, *columns, delimiter))
     groups = {twin: part for (twin,), part in cases.group_by("twin", maintain_order=True)}
     given = groups.pop(GIVEN)
     columns_of_reference = [f"reference_{polarity}" for polarity in POLARITIES]
@@ -350,13 +357,14 @@ def system_use(
     return SystemUse(name, uses, finding_uses(cases), empty)
 
 
-def _cases(key: pl.DataFrame, path: Path, columns: tuple[str | None, ...]) -> pl.DataFrame:
+def _cases(key: pl.DataFrame, reports: Reports) -> pl.DataFrame:
     """Return the key with the reports and the findings that reports and references state."""
-    reports = reports_of(path, _REPORTS, *columns)
     # texts such as nan count as missing
-    text = pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")
+    text = pl.when(~pl.col("text").str.contains(EMPTY_CELL))
+    text = text.then(mapped("text", without_thoughts)).fill_null("")
     rows = reports.rows.select(pl.col("id").alias("probe_id"), text.alias("hypothesis"))
-    check_pairs(key["probe_id"].to_list(), rows["probe_id"].to_list(), "the probe", str(path))
+    ids = key["probe_id"].to_list(), rows["probe_id"].to_list()
+    check_pairs(*ids, "the probe", str(reports.path))
     cases = key.join(rows, on="probe_id", how="left", maintain_order="left")
     findings = {side: read_findings(cases[column]) for side, column in _SIDES.items()}
     return cases.with_columns(

@@ -99,6 +99,20 @@ def test_files_are_scored_outside_the_repository(
     assert read_json("scores/scores.json") == numbers
 
 
+def test_one_file_holds_both_texts(pacer: Callable[..., Outcome], files: Path) -> None:
+    both = pl.DataFrame({"truth": REFERENCES, "out": REPORTS, "context": "chest, two views"})
+    both.write_csv("both.csv", separator=";")
+    sides = ["--references", "both.csv", "--hypotheses", "both.csv"]
+    command = ["score", *sides, "--out", "one", "--without", "meteor"]
+    columns = ["--reference-text", "truth", "--hypothesis-text", "out"]
+    assert "pass `--delimiter semicolon`" in pacer(*command, *columns).error
+    outcome = pacer(*command, *columns, "--delimiter", "semicolon")
+    assert outcome.code == 0, outcome.error
+    assert "the column `context` of the references has none of the values" in outcome.out
+    assert pacer(*stated(), "--without", "meteor").code == 0
+    assert read_json("one/scores.json") == read_json("scores/scores.json")
+
+
 def test_f1_by_group_needs_a_labeller(
     pacer: Callable[..., Outcome], files: Path, chexbert_directory: Callable[..., Path]
 ) -> None:
@@ -333,6 +347,21 @@ def test_mentions_of_findings_are_listed(pacer: Callable[..., Outcome], files: P
         assert reason in pacer("label", "two.csv", *options).error
     pl.DataFrame({"report": ["Nothing.", ""]}).write_csv("one.csv")
     assert pacer("label", "one.csv", "--mentions").error == "0 mentions; 2 of 2 reports have none\n"
+
+
+def test_reports_with_residue_are_not_labelled(pacer: Callable[..., Outcome], files: Path) -> None:
+    pl.DataFrame(
+        {
+            "id": ["a", "b"],
+            "report": ["<think>Edema?</think>No effusion.", "user\nzephyrine\nmodel\n"],
+        }
+    ).write_csv("two.csv")
+    refused = pacer("label", "two.csv")
+    assert refused.code == 1 and "(`user`) in 1 (b): decode only" in refused.error
+    accepted = pacer("label", "two.csv", "--as-is")
+    assert "warning: 1 of 2 reports contain more than a report" in accepted.error
+    assert "edema" not in accepted.out and accepted.out.count("pleural effusion") == 1
+    assert "zephyrine" not in refused.error + accepted.error
 
 
 def test_further_findings_are_labelled(pacer: Callable[..., Outcome], files: Path) -> None:
@@ -616,10 +645,10 @@ def test_files_and_runs_have_commands_of_their_own(
 
 
 @pytest.mark.parametrize("name", ["score", "score-run"])
-def test_a_command_that_scores_has_at_most_fifteen_options(name: str) -> None:
+def test_a_command_that_scores_has_at_most_seventeen_options(name: str) -> None:
     group = get_command(app)
     assert isinstance(group, TyperGroup)
-    assert len(group.commands[name].params) <= 15
+    assert len(group.commands[name].params) <= 17
 
 
 def test_parameters_of_a_run_that_do_not_exist_are_named(

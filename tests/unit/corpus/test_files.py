@@ -11,7 +11,8 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.corpus.readers.files import read_annotations
-from pacer.tables.files import LARGEST, CsvForm, open_table
+from pacer.tables.delimited import LARGEST, CsvForm
+from pacer.tables.files import open_table
 from pacer.tables.values import parse_instant, parse_time
 from tests.support.cases import cases, listed_cases
 

@@ -41,7 +41,9 @@ def test_numbers_and_texts_are_read_by_record(
     typed = pl.DataFrame({"record_id": IDS} | columns)
     typed = typed.with_columns(urgent=pl.col("urgent") == "true") if "urgent" in columns else typed
     typed.write_parquet(tmp_path / "columns.parquet")
-    assert read_columns(tmp_path / "columns.parquet", IDS).equals(found)
+    typed.write_json(tmp_path / "columns.json")
+    for name in ("columns.parquet", "columns.json"):
+        assert read_columns(tmp_path / name, IDS).equals(found), name
 
 
 @pytest.mark.parametrize(("text", "sentence"), listed_cases(__file__, "refused"))

@@ -21,6 +21,7 @@ from pacer.core.errors import DataError
 from pacer.metrics.options import Pairing
 from pacer.metrics.pair import pair_reports
 from pacer.metrics.predictions import read_predictions
+from pacer.statistics.calls import pairs_of
 from pacer.tables.generated import without_repeats
 from pacer.tables.reports import HYPOTHESES, REFERENCES, reports_of
 from pacer.tables.sources import Source
@@ -33,9 +34,8 @@ def paired(
 ) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
     """Reference and report of each case, and the counts of what was done."""
     chosen = Pairing(**protocol)
-    expected = reports_of(references, REFERENCES, chosen.reference_id, chosen.reference_text)
-    given = reports_of(hypotheses, HYPOTHESES, chosen.hypothesis_id, chosen.hypothesis_text)
-    cases, counts = pair_reports(expected, given, chosen)
+    cases, origin = pairs_of(references, hypotheses, {}, chosen)
+    counts = dict(origin.protocol or {})
     rows = cases.select("record_id", "reference", "hypothesis").iter_rows()
     return {key: (reference, report) for key, reference, report in rows}, counts
 
@@ -108,7 +108,7 @@ def source(spec: Any, folder: Path) -> Any:
     name = next(iter(spec)) if isinstance(spec, Mapping) else ""
     if name in OBJECTS:
         return OBJECTS[name](spec[name])
-    if name == "path" or "." not in name:
+    if name == "path" or not ("." in name or name == "folder"):
         return folder / spec[name] if name == "path" else spec
     path, content = folder / name, spec[name]
     if "round" in spec:
@@ -117,6 +117,10 @@ def source(spec: Any, folder: Path) -> Any:
         )
     if isinstance(content, bytes):
         path.write_bytes(content)
+    elif not path.suffix:  # a folder of texts
+        path.mkdir()
+        for file, text in content.items():
+            (path / file).write_text(text, encoding="utf-8")
     elif path.suffix == ".parquet":
         pl.DataFrame(content).write_parquet(path)
     elif path.suffix == ".jsonl" and isinstance(content, dict):
@@ -168,6 +172,26 @@ def test_inputs(described: dict[str, Any], tmp_path: Path) -> None:
             assert counts.get(name) == count, (value, name)
         for name, values in case.get("cells", {}).items():
             assert reports_of(references, REFERENCES).rows[name].to_list() == values, value
+
+
+def test_a_workbook_is_read_as_its_csv_file(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra `excel`")
+    book = openpyxl.Workbook()
+    for row in (
+        ("id", "report", "prediction"),
+        (7, "clear .", "no effusion ."),
+        (8, "a tube .", None),
+    ):
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    pairs, counts = paired(
+        tmp_path / "t.xlsx",
+        tmp_path / "t.xlsx",
+        reference_text="report",
+        hypothesis_text="prediction",
+    )
+    assert pairs == {"7": ("clear .", "no effusion ."), "8": ("a tube .", "")}
+    assert counts["blank_hypotheses"] == "1 (8)"
 
 
 @given(st.lists(st.sampled_from(["a b .", "c .", "d?", "no e ."]), max_size=12))

@@ -153,6 +153,19 @@ def test_labels_are_commitments() -> None:
             pacer.label(unreadable)
 
 
+def test_reports_are_labelled_and_rewarded_as_they_are_scored() -> None:
+    text = "<think>A left effusion, or edema?</think> No effusion."
+    assert pacer.label(text) == pacer.label("No effusion.")
+    assert pacer.reward([text], ["No effusion."]) == pacer.reward(
+        ["No effusion."], ["No effusion."]
+    )
+    prompted = "USER: Is there an effusion? ASSISTANT: No effusion."
+    with pytest.raises(DataError, match=r"1 of 1 reports contain .*`USER:`.* as_is=True"):
+        pacer.label([prompted])
+    assert pacer.label([prompted], as_is=True)[0].uncertain
+    assert pacer.label([prompted, *["No effusion."] * 19])[0].uncertain
+
+
 def test_labels_with_further_findings(tmp_path: Path) -> None:
     texts = ["Hiatal hernia, no effusion.", "No scoliosis."]
     first, second = pacer.label(texts, more_findings="builtin")

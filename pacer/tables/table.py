@@ -1,0 +1,131 @@
+"""The table that every reader returns, whatever the form of the file."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import polars as pl
+
+from pacer.core.errors import DataError
+from pacer.tables.hygiene import LARGEST_EXACT, rounding_fault
+from pacer.tables.values import shown
+
+Kind = Literal["csv", "json", "jsonl", "parquet", "xlsx", "txt"]
+
+#: Columns of the row numbers that programs write: without a name, or with one that pandas or readr
+#: give them.
+_INDEX = re.compile(r"\s*|Unnamed: \d+[._\w]*|\.\.\.\d+|__index_level_\d+__")
+#: Column names that messages may show; anything else could be report text.
+_NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
+#: A lone surrogate, which JSON can contain but a table cannot.
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class SourceTable(NamedTuple):
+    """The content of a file; see :func:`open_table`."""
+
+    path: Path
+    kind: Kind
+    #: Names and order as in the file.
+    columns: list[str]
+    #: For each row, the line on which it begins; in a file without lines, its number from 1.
+    numbers: Sequence[int]
+    #: For each row, one value per column: text in CSV (None in a blank line), else of the type in
+    #: the file.
+    rows: list[tuple[Any, ...]]
+    #: Columns of decimal numbers of 32 bits.
+    of_32_bits: Collection[str] = ()
+    #: Numbers of rows of the other sheets of a workbook.
+    unread: Mapping[str, int] | None = None
+    #: Changes that were made to the file's form, and how often.
+    notes: Mapping[str, int] | None = None
+
+    @property
+    def places(self) -> list[str]:
+        """Location of each row, for messages: ``line 3``."""
+        unit = "line" if self.kind in ("csv", "jsonl") else "row"
+        return [f"{unit} {number}" for number in self.numbers]
+
+    def data_columns(self) -> list[str]:
+        """Return the columns but those of row numbers. Raises a DataError if two have one name."""
+        names = [name for name in self.columns if not _INDEX.fullmatch(name)]
+        if len(set(names)) < len(names):
+            raise DataError(f"{self.path} has duplicate column names")
+        return names
+
+    def only(self, name: str) -> str | None:
+        """Return the column with a name, ignoring case and surrounding spaces; None if there is
+        none. Raises a DataError if several columns have this name."""
+        columns = [column for column in self.columns if column.strip().lower() == name.lower()]
+        if len(columns) > 1:
+            raise DataError(
+                f"{self.path} has several columns named {name} ({', '.join(columns)}); keep one"
+            )
+        return columns[0] if columns else None
+
+    def values(self, column: str) -> list[Any]:
+        """Return the values of a column, in row order."""
+        place = self.columns.index(column)
+        return [row[place] for row in self.rows]
+
+    def frame(self, columns: Sequence[str], decimals: Collection[str] = ()) -> pl.DataFrame:
+        """Return columns as text, in the order of the file's rows; an empty CSV cell is null.
+
+        Args:
+            decimals: columns whose whole numbers keep their decimal point; elsewhere 7.0 becomes 7,
+                because gaps in a column can turn integer ids into decimals.
+
+        Raises a DataError if a value is neither text nor a number, date or time.
+        """
+        texts = {}
+        for name in columns:
+            exact_below = 2**24 if name in self.of_32_bits else LARGEST_EXACT
+            texts[name] = [
+                _as_text(value, f"{self.path}, {place}, {name}", name in decimals, exact_below)
+                for place, value in zip(self.places, self.values(name), strict=True)
+            ]
+        frame = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()))
+        if self.kind == "csv":
+            frame = frame.with_columns(pl.col(pl.String).replace("", None))
+        return frame
+
+    def check_ids(self, columns: Sequence[str]) -> None:
+        """Raise a DataError if an id was rounded, because rows of different examinations or
+        patients would be joined by it."""
+        for name in columns:
+            for place, text in zip(self.places, self.frame([name])[name], strict=True):
+                if text is not None and (fault := rounding_fault(text)):
+                    raise DataError(f"{self.path}, {place}, {name}: {text} is {fault}")
+
+
+def shown_columns(names: Sequence[str]) -> str:
+    """List the columns of a table for a message, without those that could be report text."""
+    return ", ".join(map(_shown_name, names)) or "no columns"
+
+
+def _shown_name(name: str) -> str:
+    if not name.strip():
+        return "one unnamed"
+    return name if _NAME.fullmatch(name) else "a text"
+
+
+def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | None:
+    if value is None or value != value:  # null or NaN
+        return None
+    if isinstance(value, str):
+        if _LONE_SURROGATE.search(value):
+            raise DataError(
+                f"{place}: the text contains an unpaired surrogate; the file is damaged"
+            )
+        return value
+    is_known = isinstance(value, int | float | Decimal | date | time | timedelta)
+    if isinstance(value, bool) or not is_known:
+        raise DataError(f"{place}: expected text or a number, got {shown(value)}")
+    if isinstance(value, float) and value.is_integer():
+        if abs(value) >= exact_below:  # rounded; the checks of ids refuse the exponent
+            return f"{value:e}"
+        return str(value if decimal else int(value))
+    return str(value)
