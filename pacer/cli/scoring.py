@@ -60,8 +60,7 @@ AsIs = Annotated[
     bool,
     typer.Option(
         "--as-is",
-        help="Accept reports even if more than one in twenty contain a prompt, a refusal or other "
-        "residue.",
+        help="Accept reports of which many contain a prompt, a refusal or other residue.",
     ),
 ]
 
