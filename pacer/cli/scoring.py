@@ -60,7 +60,7 @@ AsIs = Annotated[
     bool,
     typer.Option(
         "--as-is",
-        help="Accept reports of which many contain a prompt, a refusal or other residue.",
+        help="Accept reports with prompts, refusals or other residue.",
     ),
 ]
 
@@ -87,8 +87,8 @@ def score(
     reference_text: Annotated[
         str | None,
         typer.Option(
-            help="Text column of the references, or rexrank: Findings: … Impression: …, made of "
-            "section_findings and section_impression."
+            help="Text column of the references; rexrank: section_findings and "
+            "section_impression, in its form."
         ),
     ] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Text column of the reports.")] = None,
