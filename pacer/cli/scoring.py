@@ -60,7 +60,7 @@ AsIs = Annotated[
     bool,
     typer.Option(
         "--as-is",
-        help="Accept reports with prompts, refusals or other residue.",
+        help="Accept prompts, refusals and other residue.",
     ),
 ]
 
@@ -87,8 +87,7 @@ def score(
     reference_text: Annotated[
         str | None,
         typer.Option(
-            help="Text column of the references; rexrank: section_findings and "
-            "section_impression, in its form."
+            help="Text column of the references, or rexrank: both of its sections, in its form."
         ),
     ] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Text column of the reports.")] = None,
