@@ -25,9 +25,10 @@ from measuring import options_of, table
 
 from pacer.config.strict import read_mapping
 from pacer.core.io import read_jsonl
-from pacer.metrics.clinical import Average, averaged
-from pacer.metrics.commitments import attribute_share
-from pacer.metrics.nlg import bleu, meteor
+from pacer.metrics.clinical import averaged
+from pacer.metrics.conventions import Average
+from pacer.metrics.findings import attribute_share
+from pacer.metrics.language import bleu, meteor
 from pacer.metrics.score_kinds import mean
 from pacer.statistics.halves import (
     LEAST_UNITS,

@@ -1,8 +1,8 @@
 """METEOR 1.5: its jar runs once on two files of texts, in parallel with other work and with a time
 limit.
 
-METEOR writes counts for each pair, from which :mod:`pacer.metrics.nlg` computes scores of pairs and
-of a corpus.
+METEOR writes counts for each pair, from which :mod:`pacer.metrics.language` computes scores of
+pairs and of a corpus.
 """
 
 import os

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from pacer.metrics.cases import MEAN
-from pacer.metrics.clinical import defined
+from pacer.metrics.score_kinds import defined
 
 #: Context (or ``mean``) and score.
 Key = tuple[str, str]

@@ -1,7 +1,7 @@
 """Scores of ``cases.parquet`` as sums over its rows, by context and patient, their intervals, and
 what to check before trusting them."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,8 +10,7 @@ import polars as pl
 
 from pacer.core.exchange import exchange
 from pacer.metrics.cases import MEAN, UNKNOWN, by_context, contexts_of
-from pacer.metrics.clinical import CONVENTIONS
-from pacer.metrics.commitments import KINDS_OF_REPORT
+from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import score_of, scores_with_intervals
 from pacer.statistics.halves import (
@@ -26,26 +25,55 @@ from pacer.statistics.halves import (
 
 #: Units that may be split into halves, the coarsest first, with their names in tables.
 UNITS = {"subject": "patients", "study": "examinations", "record": "records"}
-#: Warnings about a share, each with its condition on the share and that of the references.
-_BESIDE_REFERENCES: dict[str, tuple[str, Callable[[float, float], bool]]] = {
-    "most_frequent_share": (
-        "Many reports are identical",
-        lambda share, expected: share - expected >= 0.25,
-    ),
-    "repetition": (
-        "Many words repeat the words just before them, or an earlier sentence",
-        lambda share, expected: share - expected >= 0.05,
-    ),
-    "affirms_nothing": (
-        "Commitments affirm nothing far more or less often than references; see decode.list_bias "
-        "and decode.threshold",
-        lambda share, expected: abs(share - expected) > max(expected / 2, 0.05),
-    ),
-}
 #: Share of reports that may stay the same when given another patient's sources.
 UNCHANGED = 0.5
 #: The control that gives each case another patient's sources.
 _CONTROL = "another_patient"
+
+
+def _most_frequent_share(texts: pl.Series) -> Any:
+    return texts.value_counts()["count"].to_numpy().max() / len(texts)
+
+
+def _mean_share(shares: pl.Series) -> Any:
+    return shares.mean()
+
+
+def _empty_share(lists: pl.Series) -> Any:
+    return (lists.list.len() == 0).mean()
+
+
+class _Beside(NamedTuple):
+    """A warning about a ``share`` of two columns, that of the reports or commitments and that of
+    the references; ``is_off``: the condition on both shares."""
+
+    words: str
+    columns: tuple[str, str]
+    share: Callable[[pl.Series], Any]
+    is_off: Callable[[float, float], bool]
+
+
+_BESIDE_REFERENCES = (
+    _Beside(
+        "Many reports are identical",
+        ("hypothesis", "reference"),
+        _most_frequent_share,
+        lambda share, expected: share - expected >= 0.25,
+    ),
+    _Beside(
+        "Many words repeat the words just before them, or an earlier sentence",
+        ("hypothesis_repetition", "reference_repetition"),
+        _mean_share,
+        lambda share, expected: share - expected >= 0.05,
+    ),
+    _Beside(
+        "Commitments affirm nothing far more or less often than references; see decode.list_bias "
+        "and decode.threshold",
+        ("anchor_positive", "reference_positive"),
+        _empty_share,
+        lambda share, expected: abs(share - expected) > max(expected / 2, 0.05),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -142,41 +170,24 @@ def context_sums(
     return found
 
 
-def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
+def warnings(cases: pl.DataFrame, convention: str) -> list[str]:
     """Return a sentence for each reason not to trust the scores."""
     sentences = []
-    for key, (words, is_off) in _BESIDE_REFERENCES.items():
+    contexts = by_context(cases)
+    for one in _BESIDE_REFERENCES:
         beyond = []
-        for context in contexts_of(cases):
-            share, expected = (scores[context].get(name) for name in (key, f"reference_{key}"))
-            if share is not None and expected is not None and is_off(share, expected):
-                beyond.append(f"{context.upper()} {share:.0%} (references {expected:.0%})")
+        for context, part in contexts.items():
+            if {*one.columns} <= {*part.columns}:
+                share, expected = (one.share(part[column]) for column in one.columns)
+                if share is not None and expected is not None and one.is_off(share, expected):
+                    beyond.append(f"{context.upper()} {share:.0%} (references {expected:.0%})")
         if beyond:
-            sentences.append(f"{words}: {', '.join(beyond)}.")
-    below = []
-    for context in contexts_of(cases):
-        # F1 of all findings, over the cases whose previous report is known: of the report, of the
-        # previous report itself, and of this united with a report written without it
-        f1 = scores[context].get("prior_f1") or 0.0
-        baselines = {
-            suffix: scores[context].get(f"prior_f1{suffix}") or 0.0
-            for suffix in ("_itself", "_united")
-        }
-        above = [
-            f"{KINDS_OF_REPORT[suffix]} {baseline:.3f}"
-            for suffix, baseline in baselines.items()
-            if baseline > f1
-        ]
-        below += [f"{context.upper()} {f1:.3f} ({', '.join(above)})"] if above else []
-    if below:
-        sentences.append(
-            "F1 of affirmed findings is below that of baselines without training: "
-            f"{'; '.join(below)}."
-        )
-    control = scores.get("controls", {}).get(_CONTROL, {})
-    same = {context: values["unchanged_share"] for context, values in control.items()}
+            sentences.append(f"{one.words}: {', '.join(beyond)}.")
+    control = f"{_CONTROL}_labels" in cases.columns
     if unmoved := [
-        f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED
+        f"{context.upper()} {share:.0%}"
+        for context, share in unchanged_shares(cases, _CONTROL).items()
+        if share >= UNCHANGED
     ]:
         sentences.append(
             f"Reports stay the same with another patient's sources: {', '.join(unmoved)}."
@@ -199,6 +210,16 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
             f"{', '.join(contexts)}."
         )
     return sentences
+
+
+def unchanged_shares(cases: pl.DataFrame, control: str) -> dict[str, float]:
+    """Return the share of the reports of a control that equal those from the case's own sources, by
+    the contexts in which it was run."""
+    column = f"{control}_unchanged"
+    if column not in cases.columns:
+        return {}
+    shares = {name: part[column].mean() for name, part in by_context(cases).items()}
+    return {name: share for name, share in shares.items() if isinstance(share, float)}
 
 
 def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:

@@ -10,9 +10,9 @@ import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.extras.certify.cards import UNCHANGED
-from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import metrics_of
-from pacer.metrics.nlg import cider_by_case
+from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.language import cider_by_case
 from pacer.metrics.options import DEFAULTS, Function
 from pacer.metrics.scores import SCORE_OF, score_of
 from pacer.statistics.calls import score
