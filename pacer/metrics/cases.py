@@ -24,9 +24,18 @@ MEAN = "mean"
 WORDS = pl.List(pl.String)
 #: CheXbert's class of each observation; null without a labeller.
 LABELS = pl.List(pl.Int64)
-#: Columns made from the texts of a case, each by the function of its name in
-#: :mod:`pacer.metrics.reading`. The texts are ``reference``, ``hypothesis`` (the system's report)
-#: and, where there are any, others such as ``prior_report``.
+#: Columns made from the texts of a case by :mod:`pacer.metrics.reading`. The texts are
+#: ``reference``, ``hypothesis`` (the system's report) and, where there are any, others such as
+#: ``prior_report``. Among the columns are:
+#:
+#: - ``report_positive`` and so on: what the rules read in the system's report;
+#: - ``exact_positive``: affirmed findings that the report describes as the reference does;
+#: - ``attributes``: how often side, severity and course agree, then how often the reference names
+#:   them;
+#: - ``contradictions``: findings in which a report contradicts its commitment;
+#: - ``prior_positive``, ``no_prior_positive``: the findings that the previous report affirms, and
+#:   the report that was written without it;
+#: - ``hypothesis_wording``: rules of comparison that match in the report.
 DERIVED: dict[str, pl.DataType] = {
     **{f"report_{polarity}": WORDS for polarity in POLARITIES},
     **dict.fromkeys(

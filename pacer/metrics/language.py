@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -52,7 +52,14 @@ _NO_NGRAM = np.uint64(2**64 - 1)
 #: Words whose n-grams are counted at a time.
 _WORDS_AT_A_TIME = 1 << 18
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"
-_ORIGINAL = "the same score against the original findings"
+#: How the scores against original findings differ from their twins.
+_ORIGINAL: dict[str, Any] = {
+    "meaning": "the same score against the original findings",
+    "place": "originals",
+    "of_originals": True,
+    "interval": False,
+    "tested": False,
+}
 
 
 def single_line(text: str) -> str:
@@ -302,29 +309,9 @@ def cider_score(context: ContextCases) -> Numbers:
     return {"cider": cider(context.cases)}
 
 
-def original_bleu1(context: ContextCases) -> Numbers:
-    """Return BLEU-1 against the original findings, if there are any."""
-    return _against_originals(BLEU_1, context)
-
-
-def original_bleu4(context: ContextCases) -> Numbers:
-    """Return BLEU-4 against the original findings, if there are any."""
-    return _against_originals(BLEU_4, context)
-
-
-def original_rouge(context: ContextCases) -> Numbers:
-    """Return ROUGE-L against the original findings, if there are any."""
-    return _against_originals(ROUGE_L, context)
-
-
 def original_count(context: ContextCases) -> Numbers:
-    """Return the number of records with original findings, if there are any."""
-    return {"original_n": len(context.originals.cases)} if context.originals else {}
-
-
-def _against_originals(score: Score, context: ContextCases) -> Numbers:
-    values = score.of(context.originals) if context.originals else {}
-    return {f"original_{key}": value for key, value in values.items()}
+    """Return the number of records with original findings."""
+    return {"original_n": len(context.cases)}
 
 
 BLEU_1 = Score(
@@ -379,35 +366,10 @@ SCORES = (
         needs="reference",
         compute=cider_score,
     ),
-    Score(
-        key="original_bleu1",
-        title="BLEU-1",
-        meaning=_ORIGINAL,
-        place="originals",
-        needs="reference",
-        compute=original_bleu1,
-        beside="Original BLEU-1",
-        short="Orig. B@1",
-    ),
-    Score(
-        key="original_bleu4",
-        title="BLEU-4",
-        meaning=_ORIGINAL,
-        place="originals",
-        needs="reference",
-        compute=original_bleu4,
-        beside="Original BLEU-4",
-        short="Orig. B@4",
-    ),
-    Score(
-        key="original_rougeL",
-        title="ROUGE-L",
-        meaning=_ORIGINAL,
-        place="originals",
-        needs="reference",
-        compute=original_rouge,
-        beside="Original ROUGE-L",
-        short="Orig. R-L",
+    replace(BLEU_1, key="original_bleu1", beside="Original BLEU-1", short="Orig. B@1", **_ORIGINAL),
+    replace(BLEU_4, key="original_bleu4", beside="Original BLEU-4", short="Orig. B@4", **_ORIGINAL),
+    replace(
+        ROUGE_L, key="original_rougeL", beside="Original ROUGE-L", short="Orig. R-L", **_ORIGINAL
     ),
     Score(
         key="original_n",
@@ -416,6 +378,7 @@ SCORES = (
         place="originals",
         needs="reference",
         compute=original_count,
+        of_originals=True,
         better=None,
         decimals=0,
     ),

@@ -75,6 +75,8 @@ class Score:
         needs: column of the cases without whose values it does not apply.
         sums: its definition, if it is a function of sums.
         compute: otherwise, a function that returns its value by its key.
+        of_originals: whether it is computed over the cases with original findings, which are then
+            the references.
         better: which values are better; None: neither, or not known.
         interval: whether it has an interval, if it has sums.
         tested: whether two runs are compared by it.
@@ -91,6 +93,7 @@ class Score:
     needs: str
     sums: Sums | None = None
     compute: Callable[[ContextCases], Numbers] | None = None
+    of_originals: bool = False
     better: Direction | None = "higher"
     interval: bool = True
     tested: bool = False
@@ -105,6 +108,10 @@ class Score:
 
     def of(self, context: ContextCases) -> Numbers:
         """Return its value, None if undefined, by its key; empty if it does not apply."""
+        if self.of_originals:
+            if context.originals is None:
+                return {}
+            context = context.originals
         if not self.applies(context.cases):
             return {}
         if self.sums is None:

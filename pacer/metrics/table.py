@@ -82,7 +82,7 @@ def evaluation_table(pairs: pl.DataFrame, options: Scoring) -> EvaluationTable:
         own, meanings = own_columns(texts, options)
         labels = label_columns(texts, pairs["reference"], options)
         read, ledger = read_in_chunks(texts)
-        truth = truth_columns(texts, options.truth)
+        truth = truth_columns(texts["study_id"], options.truth)
         if finish_meteor is not None:
             try:
                 counts = finish_meteor()
@@ -161,17 +161,18 @@ def label_columns(texts: pl.DataFrame, given: pl.Series, options: Scoring) -> li
     return [labels, *CheXbert(options.chexbert).columns(texts, sides)]
 
 
-def truth_columns(texts: pl.DataFrame, path: Path | None) -> list[pl.Series]:
+def truth_columns(studies: pl.Series, path: Path | None) -> list[pl.Series]:
     """Return the latent findings of each case's study, ``truth``, if there is a file of them.
     Raises a DataError, as :func:`~pacer.core.schemas.read_table`; or a study is missing."""
     if path is None:
         return []
     table = read_table(path, TRUTH_SCHEMA)
-    if missing := texts.join(table, on="study_id", how="anti")["study_id"].to_list():
+    ids = studies.to_frame("study_id")
+    if missing := ids.join(table, on="study_id", how="anti")["study_id"].to_list():
         raise DataError(f"{path} does not contain study {format_ids(missing, 1)}")
     stated = pl.concat_list(
         pl.when(pl.col(finding)).then(pl.lit(finding)) for finding in FINDINGS
     ).list.drop_nulls()
     latent = table.select("study_id", stated.alias("truth"))
-    joined = texts.select("study_id").join(latent, on="study_id", how="left", maintain_order="left")
+    joined = ids.join(latent, on="study_id", how="left", maintain_order="left")
     return [joined["truth"]]

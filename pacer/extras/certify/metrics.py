@@ -61,7 +61,7 @@ def scores_of(
         for name in names:
             known = score_of(name)
             values = cider_by_case(cases) if name == "cider" else None
-            if known.sums and cases[known.needs].count():
+            if known.sums and not known.of_originals and known.applies(cases):
                 values = known.sums.score(known.sums.per_case(cases, rule), rule)
             if values is None:
                 raise ConfigError(f"metric {name} has no value for one text, or needs --chexbert")

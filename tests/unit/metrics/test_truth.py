@@ -30,11 +30,11 @@ def true_findings(**present: list[str]) -> pl.DataFrame:
 def test_truth_is_read_by_study(tmp_path):
     path = tmp_path / "truth.parquet"
     true_findings(s1=["edema", "fracture"], s2=[]).write_parquet(path)
-    [found] = truth_columns(pl.DataFrame({"study_id": ["s2", "s1", "s1"]}), path)
+    [found] = truth_columns(pl.Series(["s2", "s1", "s1"]), path)
     assert found.to_list() == [[], ["edema", "fracture"], ["edema", "fracture"]]
     with pytest.raises(DataError, match="study s3 and 1 more"):
-        truth_columns(pl.DataFrame({"study_id": ["s1", "s3", "s4"]}), path)
-    assert truth_columns(pl.DataFrame({"study_id": ["s1"]}), None) == []
+        truth_columns(pl.Series(["s1", "s3", "s4"]), path)
+    assert truth_columns(pl.Series(["s1"]), None) == []
 
 
 def test_f1_of_reports_against_the_truth(tmp_path):
@@ -50,5 +50,5 @@ def test_f1_of_reports_against_the_truth(tmp_path):
     cases = pl.DataFrame({"study_id": ["s1", "s2"], "context": "sw"}).with_columns(
         hypothesis_labels=pl.Series(labels.tolist())
     )
-    cases = cases.with_columns(truth_columns(cases, tmp_path / "truth.parquet"))
+    cases = cases.with_columns(truth_columns(cases["study_id"], tmp_path / "truth.parquet"))
     assert truth_scores(cases) == pytest.approx({"sw_f1": 4 / 5, "mean_f1": 4 / 5})
