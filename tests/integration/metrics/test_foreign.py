@@ -143,6 +143,23 @@ def test_files_without_contexts_are_scored_as_one(files, chexbert_directory):
     assert "effusion" not in (files / "out" / "signature.json").read_text()
 
 
+def test_averages_by_convention_go_with_the_labels(files, chexbert_directory):
+    """Also from a folder that holds other files, which is not replaced as a whole."""
+    (files / "out").mkdir()
+    (files / "out" / "note.txt").write_text("kept")
+    for chexbert in (chexbert_directory(), None):
+        found = score(
+            files / "refs.csv",
+            files / "test_result.json",
+            chexbert=chexbert,
+            out=files / "out",
+            force=True,
+        )
+        written = {path.name for path in (files / "out").iterdir()}
+        assert {"scores.json", "note.txt"} < written
+        assert ("conventions.json" in written) == bool(found.conventions) == bool(chexbert)
+
+
 def test_labels_of_the_references_are_made_once(files, chexbert_directory, monkeypatch):
     chexbert, labels = chexbert_directory(), files / "labels.parquet"
     scored = partial(
