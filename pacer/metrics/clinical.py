@@ -27,6 +27,7 @@ from pacer.metrics.cases import by_context, labels_of, with_mean
 from pacer.metrics.conventions import CONVENTIONS, RATIOS, Average, Convention
 from pacer.metrics.score_kinds import Numbers, Score, Sums, defined
 
+_NEEDS = ("hypothesis_labels", "reference_labels", "context", "study_id")
 _EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
 
 
@@ -155,7 +156,7 @@ SCORES = (
         title="P",
         meaning=_EFFICACY,
         place="scores",
-        needs="hypothesis_labels",
+        needs=_NEEDS,
         sums=Sums(label_rows, label_precision),
     ),
     Score(
@@ -163,7 +164,7 @@ SCORES = (
         title="R",
         meaning=_EFFICACY,
         place="scores",
-        needs="hypothesis_labels",
+        needs=_NEEDS,
         sums=Sums(label_rows, label_recall),
     ),
     Score(
@@ -171,7 +172,7 @@ SCORES = (
         title="F1",
         meaning=_EFFICACY,
         place="scores",
-        needs="hypothesis_labels",
+        needs=_NEEDS,
         sums=Sums(label_rows, label_f1),
         tested=True,
         beside="CE F1",

@@ -114,7 +114,7 @@ SCORES = (
         title="Positive F1",
         meaning=_OF_ANCHOR,
         place="commitments",
-        needs="anchor_positive",
+        needs=("anchor_positive", "reference_positive"),
         sums=Sums(committed_rows, f1_of_lists),
         interval=False,
         beside="Commitment positive F1",
@@ -125,7 +125,7 @@ SCORES = (
         "reports that state the opposite of their commitment",
         contradiction_rows,
         place="commitments",
-        needs="contradictions",
+        needs=("contradictions",),
         better="lower",
         tested=True,
     ),
@@ -135,7 +135,7 @@ SCORES = (
         meaning=f"{_PRESENCE}; a finding counts as present if its probability is at least "
         "`decode.threshold`",
         place="commitments",
-        needs="present",
+        needs=("present", "reference_positive"),
         compute=read_f1,
     ),
     Score(
@@ -143,7 +143,7 @@ SCORES = (
         title="Read AUROC",
         meaning=f"{_PRESENCE}; AUROC of each finding, averaged over the findings",
         place="commitments",
-        needs="present",
+        needs=("present", "reference_positive"),
         compute=read_auroc,
     ),
     mean_over_cases(
@@ -152,7 +152,7 @@ SCORES = (
         "mean gate of the calibrator",
         gate_rows,
         place="commitments",
-        needs="gate",
+        needs=("gate",),
         better=None,
     ),
     mean_over_cases(
@@ -161,7 +161,7 @@ SCORES = (
         "no parsable report (raw text scored)",
         fallback_rows,
         place="commitments",
-        needs="fallback",
+        needs=("fallback",),
         better="lower",
     ),
 )

@@ -16,7 +16,8 @@ Numbers = dict[str, float | None]
 #: Table of the page that a score is a column of.
 Place = Literal["scores", "originals", "contents", "commitments", "columns"]
 Direction = Literal["higher", "lower"]
-#: A function of cases that returns statistics of each, ``[n, k]``, by a convention.
+#: A function of columns of cases that returns statistics of each case, ``[n, k]``, by a
+#: convention.
 PerCase = Callable[[pl.DataFrame, Convention], np.ndarray]
 #: The columns of :func:`mean_rows`.
 VALUE, KNOWN = range(2)
@@ -33,13 +34,14 @@ class ContextCases:
     threshold: float = 0.5
     _totals: dict[Callable, np.ndarray] = field(default_factory=dict, repr=False)
 
-    def total(self, per_case: PerCase) -> np.ndarray:
-        """Return the sums ``[k]`` of the statistics of all cases, which scores with the same
-        function share."""
-        if per_case not in self._totals:
-            statistics = per_case(self.cases, CONVENTIONS[self.convention])
-            self._totals[per_case] = statistics.sum(axis=0)
-        return self._totals[per_case]
+    def total(self, score: "Score", sums: "Sums") -> np.ndarray:
+        """Return the sums ``[k]`` of a score's statistics over all cases. Scores with the same
+        function share them."""
+        if sums.per_case not in self._totals:
+            columns = self.cases.select(score.needs)
+            statistics = sums.per_case(columns, CONVENTIONS[self.convention])
+            self._totals[sums.per_case] = statistics.sum(axis=0)
+        return self._totals[sums.per_case]
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ class Score:
         title: its heading in its own table.
         meaning: what ``signature.json`` and the table in ``docs/scores.md`` say of it.
         place: its table.
-        needs: column of the cases without whose values it does not apply.
+        needs: the columns of the cases that it is computed from, and no others. It does not apply
+            where the first has no values.
         sums: its definition, if it is a function of sums.
         compute: otherwise, a function that returns its value by its key.
         of_originals: whether it is computed over the cases with original findings, which are then
@@ -90,7 +93,7 @@ class Score:
     title: str
     meaning: str
     place: Place
-    needs: str
+    needs: tuple[str, ...]
     sums: Sums | None = None
     compute: Callable[[ContextCases], Numbers] | None = None
     of_originals: bool = False
@@ -104,7 +107,7 @@ class Score:
 
     def applies(self, cases: pl.DataFrame) -> bool:
         """Return whether the cases have what it needs."""
-        return self.needs in cases.columns and cases[self.needs].count() > 0
+        return {*self.needs} <= {*cases.columns} and cases[self.needs[0]].count() > 0
 
     def of(self, context: ContextCases) -> Numbers:
         """Return its value, None if undefined, by its key; empty if it does not apply."""
@@ -117,7 +120,7 @@ class Score:
         if self.sums is None:
             return self.compute(context) if self.compute is not None else {}
         rule = CONVENTIONS[context.convention]
-        value = defined(self.sums.score(context.total(self.sums.per_case), rule))
+        value = defined(self.sums.score(context.total(self, self.sums), rule))
         return {} if value is None and self.omit_if_undefined else {self.key: value}
 
     @property
@@ -160,7 +163,7 @@ def column_score(name: str) -> Score:
         "mean of your column",
         partial(_column_rows, name),
         place="columns",
-        needs=name,
+        needs=(name,),
         better=None,
         tested=True,
     )

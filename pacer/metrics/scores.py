@@ -33,7 +33,7 @@ SCORES: tuple[Score, ...] = (
         title="n",
         meaning="records",
         place="scores",
-        needs="record_id",
+        needs=("record_id",),
         compute=count,
         better=None,
         decimals=0,
@@ -103,7 +103,7 @@ def context_counts(
     """Return the number of findings, or of records, behind each of a context's
     :func:`scores_with_intervals` that is a share of them (``Sums.counted``)."""
     return {
-        score.key: int(context.total(score.sums.per_case)[list(score.sums.counted)].sum())
+        score.key: int(context.total(score, score.sums)[list(score.sums.counted)].sum())
         for score in scores_with_intervals(context.cases, columns, without)
         if score.sums and score.sums.counted
     }

@@ -313,7 +313,8 @@ def test_repeats_are_averaged_and_are_no_further_patients(tmp_path, runs):
 def test_repeats_without_patients_and_examinations_are_compared_by_record(runs):
     for folder in runs:
         path = folder / "metrics/cases.parquet"
-        pl.read_parquet(path).drop("subject_id", "study_id").write_parquet(path)
+        unknown = (pl.lit(None, pl.String).alias(name) for name in ("subject_id", "study_id"))
+        pl.read_parquet(path).with_columns(unknown).write_parquet(path)
     found = compare_repeats([runs, runs], resamples=50)
     assert found["f1"].difference == compare(*runs, resamples=50).scores["mean"]["f1"].difference
 
