@@ -42,17 +42,14 @@ def conventions_of(cases: pl.DataFrame) -> dict[str, dict[str, Numbers]]:
     }
 
 
-def case_efficacy(
-    cases: pl.DataFrame, convention: str, reports: str = "hypothesis"
-) -> dict[str, float | None]:
+def case_efficacy(cases: pl.DataFrame, convention: str) -> Numbers:
     """Return every average that a convention reports of labelled cases, by name (``f1_macro``;
-    None: no denominator), and the number ``n`` of rows that it counts. ``reports``: ``hypothesis``
-    or a control."""
+    None: no denominator), and the number ``n`` of rows that it counts."""
     rule = CONVENTIONS[convention]
     # rows that do not count are removed here, because `n` is the number of rows, and `example`
     # divides by it; `label_rows` would only set them to 0
     counted = cases.filter(_counted(cases, rule))
-    rows = label_rows(counted, rule, reports)
+    rows = label_rows(counted, rule)
     averages = {average: ratios(rows, average) for average in rule.averages}
     named = {
         f"{ratio}_{average}": value

@@ -7,17 +7,23 @@ length. ROUGE-L (beta 1.2) and CIDEr are means over rows. METEOR is its own corp
 program (:mod:`pacer.metrics.meteor`) counts for each pair, and scores of pairs and of a corpus
 are functions of these counts and their sums.
 
-The example has two records; the second report lacks a word of its reference.
+The example has two records, with the counts that METEOR's program gives for them; the second report
+lacks a word of its reference.
 
 >>> references = ["no effusion or edema .", "small left effusion or edema ."]
 >>> reports = ["no effusion or edema .", "small effusion or edema ."]
+>>> counts = [
+...     [5, 5, 3, 3, 2, 2, 3, 3, *[0] * 12, 1, 5, 5],
+...     [5, 6, 2, 2, 3, 3, 2, 2, *[0] * 12, 2, 5, 5],
+... ]
 >>> cases = pl.DataFrame({"reference": references, "hypothesis": reports}).with_columns(
-...     rougeL=pl.Series(map(rouge_l, references, reports))
+...     *meteor_columns(np.array(counts), 2), rougeL=pl.Series(map(rouge_l, references, reports))
 ... )
 >>> from pacer.metrics.score_kinds import ContextCases, values_of
 >>> values = values_of(SCORES, ContextCases(cases, "llm-rg4"))
 >>> {key: round(value, 3) for key, value in values.items()}  # doctest: +NORMALIZE_WHITESPACE
-{'bleu1': 0.905, 'bleu2': 0.846, 'bleu3': 0.814, 'bleu4': 0.778, 'rougeL': 0.947, 'cider': 5.872}
+{'bleu1': 0.905, 'bleu2': 0.846, 'bleu3': 0.814, 'bleu4': 0.778, 'rougeL': 0.947,
+ 'meteor': 0.501, 'cider': 5.872}
 """
 
 import re
