@@ -115,6 +115,7 @@ def stored(name: str) -> dict[str, Any]:
             (context, key): value
             for context, scores in of_previous.items()
             for key, value in scores.items()
+            if key in ("prior_f1", *PREVIOUS.values())
         }
         if given := run.scores.get("controls", {}).get("gold_list"):
             values[MEAN, GIVEN] = fmean(context["f1"] for context in given.values())
