@@ -75,7 +75,7 @@ gpu: ready  ## tests and measurements that need a GPU: nine minutes at most (PAR
 release: ready  ## keep the scores of the default run that lies here as the released ones, and write them into the docs
 	cmp params.yaml configs/phantom.yaml
 	mkdir -p bench/results/default && cp metrics/scores.json metrics/signature.json bench/results/default
-	$(BIN)/python bench/evidence.py
+	$(BIN)/python bench/evidence.py default
 
 release-check: ready  ## fail if dvc.lock, the released scores or a figure in the docs is not of this code
 	@echo "stages that would run again, as dvc.lock is not of this code:"

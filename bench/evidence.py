@@ -1,6 +1,7 @@
 """The tables in README.md, in pages of docs and in two files of bench/results.
 
     pacer study run worlds; python bench/evidence.py worlds   # bench/results/studies/worlds.json
+    dvc repro; python bench/evidence.py default               # bench/results/default/previous.json
     python bench/evidence.py                                  # the tables and the chart, from them
 
 A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``: NAME is a table of
@@ -29,8 +30,8 @@ from pacer.extras.studies.repository import Repository
 from pacer.extras.studies.run import finished
 from pacer.extras.studies.study import load_study
 from pacer.extras.studies.table import collect, compare_rows, student
-from pacer.metrics.cases import MEAN
-from pacer.metrics.commitments import attribute_share
+from pacer.metrics.cases import MEAN, by_context
+from pacer.metrics.findings import attribute_share
 from pacer.metrics.ledger import attribute_counts, compared, read_findings
 from pacer.metrics.result import CASES
 from pacer.metrics.scores import score_of
@@ -46,6 +47,8 @@ PAGES = [
 PAGES += [Path("bench/results", f"{name}.md") for name in ("commitment", "seeds")]
 #: Scores of the released default run, which `make release` copies there.
 DEFAULT = Path("bench/results/default/scores.json")
+#: Its scores of the previous report.
+DEFAULT_PREVIOUS = DEFAULT.with_name("previous.json")
 #: Scores of the reports on Open-I (bench/openi_scores.py).
 OPENI = Path("bench/results/openi/scores.json")
 #: Charts by table of experiments, and the rows that a line joins.
@@ -89,7 +92,7 @@ SOURCES = {
     "contradiction_rate": "Reports that contradict their list",
 }
 #: Scores that are stored beside the table's own.
-STORED = ("f1", "prior_f1", *PREVIOUS.values(), UNFOUNDED, "gate")
+STORED = ("f1", UNFOUNDED, "gate")
 
 #: Results of a table: ``rows`` (row -> context -> score -> replicate -> value), ``differences``.
 Stored = Mapping[str, Any]
@@ -107,6 +110,13 @@ def stored(name: str) -> dict[str, Any]:
             for key in dict.fromkeys((*study.metrics, *STORED))
         }
         values |= {(MEAN, key): value for key, value in agreement(run.folder).items()}
+        of_previous = previous_scores(pl.read_parquet(run.folder / CASES))
+        values |= {
+            (context, key): value
+            for context, scores in of_previous.items()
+            for key, value in scores.items()
+            if key in ("prior_f1", *PREVIOUS.values())
+        }
         if given := run.scores.get("controls", {}).get("gold_list"):
             values[MEAN, GIVEN] = fmean(context["f1"] for context in given.values())
         if truth := run.scores.get("truth"):
@@ -124,6 +134,42 @@ def stored(name: str) -> dict[str, Any]:
     commits = {repository.git("rev-parse", "--short=8", base).strip() for base in bases}
     about = {"study": name, "title": study.title, "commits": sorted(commits)}
     return {**about, "rows": rows, "differences": differences}
+
+
+def previous_scores(cases: pl.DataFrame) -> dict[str, dict[str, float]]:
+    """Return by context what the previous report contributes, over the records that have one.
+
+    ``prior_f1`` is F1 of affirmed findings of the reports; ``_without``, of the reports written
+    without the previous report; ``_itself``, of the previous report; ``_united``, of the findings
+    of the last two together. ``persisting_stated`` is the share of the findings of both the
+    previous report and the reference that the reports affirm, ``gone_stated`` that of those of the
+    previous report alone; ``_without``, by the reports written without it. Scores without a
+    denominator are left out."""
+    scores: dict[str, dict[str, float]] = {}
+    for context, part in by_context(cases).items():
+        rows = part.drop_nulls("prior_positive")
+        columns = ("reference", "prior", "report", "no_prior")
+        wanted, prior, report, without = (
+            [{*findings} for findings in rows[f"{name}_positive"].fill_null([])] for name in columns
+        )
+        texts = {"": report, "_itself": prior}
+        if rows["no_prior_positive"].count():
+            united = [one | other for one, other in zip(prior, without)]
+            texts |= {"_without": without, "_united": united}
+        values: dict[str, float] = {}
+        for end, stated in texts.items():
+            if total := sum(map(len, [*stated, *wanted])):
+                hits = sum(len(one & other) for one, other in zip(stated, wanted))
+                values[f"prior_f1{end}"] = 2 * hits / total
+            persisting = [one & other for one, other in zip(prior, wanted)]
+            gone = [one - other for one, other in zip(prior, wanted)]
+            for name, kind in (("persisting", persisting), ("gone", gone)):
+                if end in ("", "_without") and (total := sum(map(len, kind))):
+                    hits = sum(len(one & other) for one, other in zip(stated, kind))
+                    values[f"{name}_stated{end}"] = hits / total
+        if values:
+            scores[context] = values
+    return scores
 
 
 def agreement(folder: Path) -> dict[str, float]:
@@ -404,8 +450,14 @@ def with_tables(page: str) -> str:
     """Return a page with all its tables as the committed files give them."""
 
     def written(block: re.Match[str]) -> str:
-        file = DEFAULT if block[2] == "default" else RESULTS / f"{block[2]}.json"
-        result = {} if block[3] == "radiographs" else read_json(file)
+        if block[2] == "default":
+            result = read_json(DEFAULT)
+            for context, of_previous in read_json(DEFAULT_PREVIOUS).items():
+                result[context] |= of_previous
+        elif block[3] == "radiographs":
+            result = {}
+        else:
+            result = read_json(RESULTS / f"{block[2]}.json")
         return block[1] + "\n".join(KINDS[block[3]](result)) + block[4]
 
     return BLOCK.sub(written, page)
@@ -413,6 +465,9 @@ def with_tables(page: str) -> str:
 
 def main() -> None:
     for name in options_of(__doc__, studies={"nargs": "*"}).studies:
+        if name == "default":
+            write_json(DEFAULT_PREVIOUS, previous_scores(pl.read_parquet(Path("metrics") / CASES)))
+            continue
         result = stored(name)
         write_json(RESULTS / f"{name}.json", result)
         print(name, *result["commits"])

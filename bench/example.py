@@ -39,6 +39,7 @@ from pacer.reporting.results import (
     read_results,
     study_case,
 )
+from pacer.text.cleaning.wording import prior_wording
 from pacer.text.rules import extract_anchor, read_attributes
 
 #: Colour behind a finding or phrase, by how it relates to the reference of the same context.
@@ -86,7 +87,7 @@ def chosen_study(results: Results) -> str:
         "study_id", named=True, include_key=True
     ).items():
         found = {row["context"]: set(row["reference_positive"]) for row in rows}
-        compares = {row["context"] for row in rows if row["reference_wording"]}
+        compares = {row["context"] for row in rows if prior_wording(row["reference"])}
         if len(found) == len(CONTEXTS) and compares == {"sw", "mw"}:
             only_lateral = (found["mn"] & found["mw"]) - found["sn"] - found["sw"]
             only_prior = (found["sw"] & found["mw"]) - found["sn"] - found["mn"]

@@ -19,7 +19,7 @@ from openi import CONSTANT, NEAREST, RECORDS, RESULTS, read_lines
 from pacer.core.findings import FINDINGS
 from pacer.core.io import write_json
 from pacer.core.schemas import of_split, read_records
-from pacer.metrics.nlg import with_word_scores
+from pacer.metrics.language import rouge_l
 from pacer.metrics.score_kinds import ContextCases
 from pacer.metrics.scores import score_of
 from pacer.text.rules import extract_anchor
@@ -70,7 +70,9 @@ def language(texts: pl.DataFrame) -> dict[str, float]:
     for part in texts.partition_by("context"):
         sides = {"reference": part["report"], "hypothesis": part["written"]}
         single = {side: [" ".join(one.split()) for one in of] for side, of in sides.items()}
-        contexts.append(ContextCases(with_word_scores(pl.DataFrame(single)), "llm-rg4"))
+        cases = pl.DataFrame(single)
+        rows = list(map(rouge_l, cases["reference"], cases["hypothesis"]))
+        contexts.append(ContextCases(cases.with_columns(rougeL=pl.Series(rows)), "llm-rg4"))
     return {
         name: float(np.mean([score_of(name).of(context)[name] for context in contexts]))
         for name in LANGUAGE

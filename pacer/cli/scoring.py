@@ -233,8 +233,8 @@ def _print_scores(result: Scores, out: Path) -> None:
         "Your scores (--columns, --metric): mean over the records with a value": score_table(
             scores, list(map(score_of, signature.score_columns)), counted=signature.counted
         ),
-        "By label convention": convention_table(scores),
-        "Polarity of the findings, and comparison with earlier examinations": score_table(
+        "By label convention": convention_table(result.conventions),
+        "What the reports state": score_table(
             scores, scores_at("contents"), counted=signature.counted
         ),
     }

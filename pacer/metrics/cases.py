@@ -2,12 +2,12 @@
 ``cases.parquet``.
 
 It begins with reports paired strictly with their records: exactly one for each, none left over.
-:mod:`pacer.metrics.annotate` adds all further columns. The file holds what other evaluation
+:mod:`pacer.metrics.table` adds all further columns. The file holds what other evaluation
 packages read (``reference``, ``hypothesis``) and what `pacer compare` and `pacer show` need; other
 columns, such as ``prior_report``, serve only until the case is scored.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -24,45 +24,32 @@ MEAN = "mean"
 WORDS = pl.List(pl.String)
 #: CheXbert's class of each observation; null without a labeller.
 LABELS = pl.List(pl.Int64)
-#: Columns made from the texts of a case. The texts are ``reference``, ``hypothesis`` (the system's
-#: report) and, where there are any, others such as ``prior_report``. Among the columns are:
+#: Columns made from the texts of a case by :mod:`pacer.metrics.reading`. The texts are
+#: ``reference``, ``hypothesis`` (the system's report) and, where there are any, others such as
+#: ``prior_report``. Among the columns are:
 #:
 #: - ``report_positive`` and so on: what the rules read in the system's report;
-#: - ``prior_positive``, ``frontal_positive``, ``no_prior_positive``, ``no_lateral_positive``: the
-#:   findings that are affirmed by the previous report, by the same study's reference in the context
-#:   without the lateral view, and by the reports written without the previous report and without
-#:   the lateral view;
 #: - ``exact_positive``: affirmed findings that the report describes as the reference does;
-#: - ``copy_positive``: those that the rules affirm in the cleaned reference;
 #: - ``attributes``: how often side, severity and course agree, then how often the reference names
-#:   them; ``chance_attributes``: the same for reports of another patient's sources;
+#:   them;
 #: - ``contradictions``: findings in which a report contradicts its commitment;
-#: - ``*_wording``: rules of comparison that match.
+#: - ``prior_positive``, ``no_prior_positive``: the findings that the previous report affirms, and
+#:   the report that was written without it;
+#: - ``hypothesis_wording``: rules of comparison that match in the report.
 DERIVED: dict[str, pl.DataType] = {
     **{f"report_{polarity}": WORDS for polarity in POLARITIES},
     **dict.fromkeys(
         (
-            "reference_wording",
-            "hypothesis_wording",
-            "hypothesis_side_switches",
-            "reference_side_switches",
-        ),
-        WORDS,
-    ),
-    **dict.fromkeys(("attributes", "chance_attributes"), pl.List(pl.Int64)),
-    **dict.fromkeys(
-        (
-            "contradictions",
             "exact_positive",
-            "copy_positive",
+            "contradictions",
             "prior_positive",
             "no_prior_positive",
-            "frontal_positive",
-            "no_lateral_positive",
+            "hypothesis_wording",
         ),
         WORDS,
     ),
-    **dict.fromkeys(("hypothesis_repetition", "reference_repetition"), pl.Float64()),
+    "attributes": pl.List(pl.Int64),
+    **dict.fromkeys(("hypothesis_repetition", "reference_repetition", "rougeL"), pl.Float64()),
 }
 #: Columns that every ``cases.parquet`` has. ``anchor_positive`` and so on: the generated
 #: commitment; ``reference_positive`` and so on: what the rules read in the uncleaned reference;
@@ -82,7 +69,7 @@ COLUMNS: dict[str, pl.DataType] = {
         pl.String(),
     ),
     **dict.fromkeys(("reference_labels", "hypothesis_labels"), LABELS),
-    **dict.fromkeys(("rougeL", "meteor"), pl.Float64()),
+    "meteor": pl.Float64(),
     "meteor_statistics": pl.List(pl.Float64),
     **{f"{side}_{name}": WORDS for side in ("anchor", "reference") for name in POLARITIES},
     **DERIVED,
@@ -153,3 +140,26 @@ def labels_of(cases: pl.DataFrame, texts: str) -> np.ndarray:
     """Return CheXbert's labels ``[n, 14]`` of the ``reference``, the ``hypothesis`` or a control's
     report."""
     return np.array(cases[f"{texts}_labels"].to_list())
+
+
+def plain_mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean; ``None`` if there are no values or any value is undefined."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(values) if values and len(known) == len(values) else None
+
+
+def with_mean(
+    scores: Mapping[str, dict[str, float | None]], counts: Collection[str]
+) -> dict[str, dict[str, float | None]]:
+    """Add ``mean`` to the scores of contexts: each score that all of them have, averaged over them.
+    The ``counts`` have no mean. Nothing is added if the cases are not divided into the four
+    contexts."""
+    contexts = list(scores.values())
+    if not set(scores) <= set(CONTEXTS):
+        return dict(scores)
+    mean = {
+        name: plain_mean([context[name] for context in contexts])
+        for name in contexts[0]
+        if name not in counts and all(name in context for context in contexts)
+    }
+    return {**scores, MEAN: mean}

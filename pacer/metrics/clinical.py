@@ -1,72 +1,55 @@
 """Clinical efficacy: agreement of CheXbert labels between references and generated reports.
 
-Paper, appendix "Clinical and Language Metrics": over 14 observations, positive and uncertain count
-as present, blank and negative as absent; precision, recall and F1 are micro-averaged over cases and
-observations. Other groups use other conventions, and the same labels give different numbers under
-each, so a number without its convention cannot be compared.
-"""
+The example has two records with the 14 labels (1: positive, 2: negative, 3: uncertain, 0: blank).
+The report of the first agrees in one of two observations; that of the second in none.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+>>> labels = [[[0] * 14, [0] * 14], [[0] * 14, [0] * 14]]
+>>> labels[0][0][:2], labels[0][1][:2] = [1, 1], [0, 1]  # the references
+>>> labels[1][0][:2], labels[1][1][:2] = [1, 0], [3, 0]  # the reports
+>>> cases = pl.DataFrame(
+...     {
+...         "context": ["sn", "sn"],
+...         "study_id": ["a", "b"],
+...         "reference_labels": labels[0],
+...         "hypothesis_labels": labels[1],
+...     }
+... )
+>>> from pacer.metrics.score_kinds import ContextCases, values_of
+>>> values_of(SCORES, ContextCases(cases, "llm-rg4"))
+{'precision': 0.5, 'recall': 0.3333333333333333, 'f1': 0.4}
+"""
 
 import numpy as np
 import polars as pl
 
-from pacer.backbones.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.metrics.cases import labels_of
+from pacer.backbones.observations import OBSERVATIONS
+from pacer.metrics.cases import by_context, labels_of, with_mean
+from pacer.metrics.conventions import CONVENTIONS, RATIOS, Average, Convention
+from pacer.metrics.score_kinds import Numbers, Score, Sums, defined
 
-#: micro: over all cells of records x observations; macro: mean over observations; weighted: mean
-#: over observations, weighted by the number of references with the observation; example: mean over
-#: records.
-Average = Literal["micro", "macro", "weighted", "example"]
-Ratio = Literal["precision", "recall", "f1"]
-#: The three ratios, in the order of reporting.
-RATIOS: tuple[Ratio, ...] = get_args(Ratio)
+_NEEDS = ("hypothesis_labels", "reference_labels", "context", "study_id")
+_EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
 
 
-@dataclass(frozen=True)
-class Convention:
-    """How labels become scores; ``docs/scores.md`` lists which published evaluations follow
-    which convention. ``present``: classes that count as present; all others are absent.
-    ``observations``: the labels that are scored. ``averages``: what the convention reports; the
-    first is its headline, and never ``example``, which cannot be computed from sums over cases.
-    ``duplicates``: ``all`` rows, or the ``first`` of each study.
-
-    In averages over observations or records (all but ``micro``), those whose precision, recall or
-    F1 is undefined count as 0. All published code does this: LLM-RG4, R2Gen, f1chexbert and RadEval
-    by scikit-learn's default, CvT2DistilGPT2, CXRMate and MLRG by ``fillna(0)``.
-    """
-
-    present: tuple[int, ...]
-    observations: tuple[str, ...] = OBSERVATIONS
-    averages: tuple[Average, ...] = ("micro",)
-    duplicates: Literal["all", "first"] = "all"
+def conventions_of(cases: pl.DataFrame) -> dict[str, dict[str, Numbers]]:
+    """Return every average of labelled cases: convention -> context, or ``mean`` -> average."""
+    contexts = by_context(cases)
+    return {
+        convention: with_mean(
+            {name: case_efficacy(part, convention) for name, part in contexts.items()}, {"n"}
+        )
+        for convention in CONVENTIONS
+    }
 
 
-CONVENTIONS: dict[str, Convention] = {
-    "llm-rg4": Convention((POSITIVE, UNCERTAIN), averages=("micro", "macro")),
-    "r2gen": Convention((POSITIVE,), averages=("micro", "macro")),
-    "nicolson": Convention((POSITIVE,), averages=("micro", "macro", "example"), duplicates="first"),
-    "top5": Convention(
-        (POSITIVE, UNCERTAIN),
-        ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion"),
-    ),
-    "weighted": Convention((POSITIVE, UNCERTAIN), averages=("weighted",)),
-}
-
-
-def case_efficacy(
-    cases: pl.DataFrame, convention: str, reports: str = "hypothesis"
-) -> dict[str, float | None]:
+def case_efficacy(cases: pl.DataFrame, convention: str) -> Numbers:
     """Return every average that a convention reports of labelled cases, by name (``f1_macro``;
-    None: no denominator), and the number ``n`` of rows that it counts. ``reports``: ``hypothesis``
-    or a control."""
+    None: no denominator), and the number ``n`` of rows that it counts."""
     rule = CONVENTIONS[convention]
     # rows that do not count are removed here, because `n` is the number of rows, and `example`
     # divides by it; `label_rows` would only set them to 0
     counted = cases.filter(_counted(cases, rule))
-    rows = label_rows(counted, rule, reports)
+    rows = label_rows(counted, rule)
     averages = {average: ratios(rows, average) for average in rule.averages}
     named = {
         f"{ratio}_{average}": value
@@ -93,20 +76,6 @@ def present(labels: np.ndarray, rule: Convention) -> np.ndarray:
     return np.isin(
         labels[:, [OBSERVATIONS.index(name) for name in rule.observations]], rule.present
     )
-
-
-def defined(value: float | np.ndarray) -> float | None:
-    """Return a score as a number, and NaN as None."""
-    return None if np.isnan(value) else float(value)
-
-
-def plain_mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean; ``None`` if there are no values or any value is undefined."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(values) if values and len(known) == len(values) else None
-
-
-# Sums over cases, from which any resample can be scored
 
 
 def label_counts(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
@@ -137,7 +106,7 @@ def _counted(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
 
 def averaged(sums: np.ndarray, ratio: str, average: Average = "micro") -> np.ndarray:
     """Return precision, recall or F1 from the sums ``[..., 3 * labels]`` of hits, predicted and
-    expected, of :func:`label_counts` or of ``list_rows`` in ``commitments.py``. The result is NaN
+    expected, of :func:`label_counts` or of ``list_rows`` in ``findings.py``. The result is NaN
     for a micro ratio without a denominator, and for a weighted average if no label is expected. In
     averages over labels, an undefined ratio counts as 0. ``example`` needs the counts of each
     record, which :func:`ratios` takes."""
@@ -160,3 +129,50 @@ def averaged(sums: np.ndarray, ratio: str, average: Average = "micro") -> np.nda
             if average == "weighted"
             else each.mean(axis=-1)
         )
+
+
+def label_precision(sums: np.ndarray, rule: Convention) -> np.ndarray:
+    """Return precision from sums of :func:`label_rows`."""
+    return averaged(sums, "precision", rule.averages[0])
+
+
+def label_recall(sums: np.ndarray, rule: Convention) -> np.ndarray:
+    """Return recall from sums of :func:`label_rows`."""
+    return averaged(sums, "recall", rule.averages[0])
+
+
+def label_f1(sums: np.ndarray, rule: Convention) -> np.ndarray:
+    """Return F1 from sums of :func:`label_rows`."""
+    return averaged(sums, "f1", rule.averages[0])
+
+
+# without `counted`: F1 is no share, and the denominators depend on the convention
+SCORES = (
+    Score(
+        key="precision",
+        title="P",
+        meaning=_EFFICACY,
+        place="scores",
+        needs=_NEEDS,
+        sums=Sums(label_rows, label_precision),
+    ),
+    Score(
+        key="recall",
+        title="R",
+        meaning=_EFFICACY,
+        place="scores",
+        needs=_NEEDS,
+        sums=Sums(label_rows, label_recall),
+    ),
+    Score(
+        key="f1",
+        title="F1",
+        meaning=_EFFICACY,
+        place="scores",
+        needs=_NEEDS,
+        sums=Sums(label_rows, label_f1),
+        tested=True,
+        beside="CE F1",
+        short="F1",
+    ),
+)

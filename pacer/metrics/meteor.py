@@ -1,10 +1,10 @@
 """METEOR 1.5: its jar runs once on two files of texts, in parallel with other work and with a time
 limit.
 
-METEOR writes counts for each pair, from which :mod:`pacer.metrics.nlg` computes scores of pairs and
-of a corpus. Its paraphrases contain opposites (normal and abnormal, present and absent, likely and
-unlikely), and it often matches a repeated word with an earlier place in the reference than the
-right one (see ``docs/scores.md``).
+METEOR writes counts for each pair, from which :mod:`pacer.metrics.language` computes scores of
+pairs and of a corpus. Its paraphrases contain opposites (normal and abnormal, present and absent,
+likely and unlikely), and it often matches a repeated word with an earlier place in the reference
+than the right one (see ``docs/scores.md``).
 """
 
 import os

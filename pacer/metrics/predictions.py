@@ -104,7 +104,7 @@ def _prediction(row: Any, place: str) -> Prediction:
         raise DataError(f"{place}{name}: {explain(error, 'the line')}") from None
 
 
-#: Columns of the records that are used; the last three are optional.
+#: Columns of the records that are used; the last two are optional.
 _OF_RECORDS = (
     "record_id",
     "context",
@@ -115,7 +115,6 @@ _OF_RECORDS = (
     "findings_original",
     "view",
     "prior_report",
-    "frontal_reference",
 )
 
 
@@ -213,14 +212,6 @@ def read_run(
     wanted, note = decoded_records(table, predictions, split, contexts)
     if note:
         _log.info(note)
-    # of a record with the lateral view: its study's reference in the context without this view
-    frontal_only = table.filter(pl.col("lateral").is_null()).unique(
-        ["study_id", "context"], keep="first"
-    )
-    frontal = frontal_only.select(
-        "study_id", pl.col("context").str.replace("s", "m"), frontal_reference="report_raw"
-    )
-    wanted = wanted.join(frontal, on=["study_id", "context"], how="left", maintain_order="left")
     cases = read_cases(wanted, predictions, anchors)
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in by_context(cases)}
     manifest = _manifest(predictions)

@@ -9,77 +9,69 @@ import polars as pl
 
 from pacer.core.anchor import POLARITIES
 from pacer.metrics.cases import DERIVED
-from pacer.metrics.commitments import AFFIRMED_IN, side_switches
+from pacer.metrics.language import rouge_l
 from pacer.metrics.ledger import (
     CONTRADICTS,
     IS_EXACT,
     WORDS,
     attribute_counts,
-    compared,
     findings_of,
     lists_by_row,
     read_findings,
-    with_states_of,
 )
-from pacer.metrics.nlg import with_word_scores
 from pacer.text.cleaning.repetition import repetition
 from pacer.text.cleaning.wording import prior_wording
 from pacer.text.rules import extract_anchor
-
-#: The control with another patient's sources, whose attributes agree only by chance.
-_CHANCE = "another_patient_hypothesis"
 
 
 def read_pairs(cases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return new columns of the cases, and the ledger.
 
-    The columns are :data:`~cases.DERIVED`; those of ROUGE-L and (still null) of METEOR; and
-    ``reference_positive`` and so on if the cases lack them. The states of a reference's findings
-    are those of its uncleaned text; attributes and places are those of the text that is scored.
-    Nothing depends on other pairs.
+    The columns are :data:`~cases.DERIVED`, and ``reference_positive`` and so on if the cases lack
+    them. The states of a reference's findings are those of its uncleaned text; attributes and
+    places are those of the text that is scored. Nothing depends on other pairs.
     """
-    before = cases.columns
-    count = len(cases)
-    if "reference_positive" not in cases.columns:
-        anchors = [extract_anchor(text) for text in cases["reference_raw"]]
-        cases = cases.with_columns(
-            pl.Series(f"reference_{name}", [getattr(anchor, name) for anchor in anchors]).cast(
-                WORDS
-            )
-            for name in POLARITIES
-        )
-    reference = read_findings(cases["reference"])
-    report = read_findings(cases["hypothesis"])
-    findings = findings_of(cases, reference, report)
-    columns: dict[str, Any] = {
-        "exact_positive": lists_by_row(findings, IS_EXACT, count),
-        "copy_positive": lists_by_row(reference, pl.col("state") == "positive", count),
-        "attributes": attribute_counts(findings, count),
-        "contradictions": lists_by_row(findings, CONTRADICTS, count),
-    }
-    if _CHANCE in cases.columns:
-        expected = with_states_of(cases, reference)
-        chance = attribute_counts(compared(expected, read_findings(cases[_CHANCE])), count)
-        columns["chance_attributes"] = chance
-    for name in POLARITIES:
-        columns[f"report_{name}"] = lists_by_row(report, pl.col("state") == name, count)
-    for name, source in AFFIRMED_IN.items():
-        if source in cases.columns:
-            texts = cases[source]
-            columns[name] = [None if one is None else extract_anchor(one).positive for one in texts]
-    for side in ("hypothesis", "reference"):
-        columns[f"{side}_wording"] = [prior_wording(text) for text in cases[side]]
-        columns[f"{side}_side_switches"] = [side_switches(text) for text in cases[side]]
-        columns[f"{side}_repetition"] = [repetition(text) for text in cases[side]]
-    empty = [None] * count
-    # polars infers the types of lists faster than it converts them one by one
-    series = (pl.Series(name, columns.get(name, empty)) for name in DERIVED)
-    derived = pl.DataFrame(series).cast(pl.Schema(DERIVED))
-    # null, not empty, in records without a commitment or control
-    where_known = {"contradictions": "anchor_positive", "chance_attributes": _CHANCE}
-    cases = cases.hstack(derived).with_columns(
-        pl.when(pl.col(source).is_not_null()).then(name)
-        for name, source in where_known.items()
-        if source in cases.columns
+    count, references, reports = len(cases), cases["reference"], cases["hypothesis"]
+    listed = (
+        []
+        if "reference_positive" in cases.columns
+        else _listed_in_references(cases["reference_raw"])
     )
-    return with_word_scores(cases).drop(before), findings.drop("row")
+    report = read_findings(reports)
+    findings = findings_of(cases.with_columns(listed), read_findings(references), report)
+    contradicted = lists_by_row(findings, CONTRADICTS, count)
+    has_commitment = cases["anchor_positive"].is_not_null()
+    columns: dict[str, Any] = {
+        f"report_{name}": lists_by_row(report, pl.col("state") == name, count)
+        for name in POLARITIES
+    }
+    columns |= {
+        "exact_positive": lists_by_row(findings, IS_EXACT, count),
+        "contradictions": pl.select(pl.when(has_commitment).then(contradicted)).to_series(),
+        "prior_positive": _affirmed_in(cases, "prior_report"),
+        "no_prior_positive": _affirmed_in(cases, "no_prior_hypothesis"),
+        "hypothesis_wording": list(map(prior_wording, reports)),
+        "attributes": attribute_counts(findings, count),
+        "hypothesis_repetition": list(map(repetition, reports)),
+        "reference_repetition": list(map(repetition, references)),
+        "rougeL": list(map(rouge_l, references, reports)),
+    }
+    # polars infers the types of lists faster than it converts them one by one
+    derived = [pl.Series(name, columns[name]).cast(kind) for name, kind in DERIVED.items()]
+    return pl.DataFrame([*listed, *derived]), findings.drop("row")
+
+
+def _listed_in_references(texts: pl.Series) -> list[pl.Series]:
+    """Return the lists of findings that the rules read in uncleaned references, by polarity."""
+    anchors = list(map(extract_anchor, texts))
+    return [
+        pl.Series(f"reference_{name}", [getattr(anchor, name) for anchor in anchors]).cast(WORDS)
+        for name in POLARITIES
+    ]
+
+
+def _affirmed_in(cases: pl.DataFrame, column: str) -> list[Any]:
+    """Return the findings that the texts of a column affirm; null where there is none."""
+    if column not in cases.columns:
+        return [None] * len(cases)
+    return [None if text is None else extract_anchor(text).positive for text in cases[column]]

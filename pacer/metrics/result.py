@@ -1,10 +1,11 @@
 """A result: scores, the cases and findings that they were computed from, and the signature, which
 defines every number. It reads and writes itself.
 
-The files of a folder are ``scores.json``, ``cases.parquet``, ``findings.parquet`` and
-``signature.json``. The run id is a hash of cases, scores and signature; it is in the signature and
-in both tables. The signature also has the hash of the scores. So equal results are equal files, and
-a reader refuses files of two runs, one of which was stopped while it wrote.
+The files of a folder are ``scores.json``, ``cases.parquet``, ``findings.parquet``,
+``signature.json`` and, with a labeller, ``conventions.json``. The run id is a hash of cases, scores
+and signature; it is in the signature and in both tables. The signature also has the hash of the
+scores. So equal results are equal files, and a reader refuses files of two runs, one of which was
+stopped while it wrote.
 """
 
 import hashlib
@@ -26,11 +27,16 @@ from pacer.core.io import (
     read_json,
     write_json,
 )
+from pacer.metrics.cases import is_labelled
+from pacer.metrics.clinical import conventions_of
 from pacer.metrics.options import DEFAULTS
+from pacer.metrics.score_kinds import Numbers
 from pacer.metrics.signature import Signature
 
 CASES, FINDINGS = "cases.parquet", "findings.parquet"
 SCORES_FILE, SIGNATURE_FILE = "scores.json", "signature.json"
+#: Averages of the labels by every convention. It is written for users; readers make it from cases.
+CONVENTIONS_FILE = "conventions.json"
 #: Name of the id in the metadata of the tables.
 _RUN = "run"
 
@@ -38,10 +44,9 @@ _RUN = "run"
 @dataclass(frozen=True, repr=False)
 class Result:
     """The result of scoring one system. ``scores``: context (``all`` unless the references name the
-    four) or ``mean`` -> score -> number; ``conventions``, ``controls`` and ``truth`` may be
-    further keys. ``cases``: one row per case. ``signature``: what each number means and was
-    computed from. ``ledger``: the findings, which take several times the memory of the cases once
-    they are collected."""
+    four) or ``mean`` -> score -> number; ``controls`` and ``truth`` may be further keys. ``cases``:
+    one row per case. ``signature``: what each number means and was computed from. ``ledger``: the
+    findings, which take several times the memory of the cases once they are collected."""
 
     scores: dict[str, dict[str, Any]]
     cases: pl.DataFrame
@@ -98,6 +103,10 @@ class Result:
                 with atomic_path(folder / name) as temporary:
                     table.sink_parquet(temporary, metadata=metadata)
             write_json(folder / SCORES_FILE, self.scores)
+            if self.conventions:
+                write_json(folder / CONVENTIONS_FILE, self.conventions)
+            else:
+                (folder / CONVENTIONS_FILE).unlink(missing_ok=True)
             write_json(folder / SIGNATURE_FILE, self.signature.content())
 
     @cached_property
@@ -105,6 +114,12 @@ class Result:
         """One row per finding that the reference or the report of a case states, with the verdict
         on it (:mod:`pacer.metrics.ledger`)."""
         return self.ledger.collect()
+
+    @cached_property
+    def conventions(self) -> dict[str, dict[str, Numbers]]:
+        """Every average of the labels: convention -> context, or ``mean`` -> average; empty without
+        a labeller."""
+        return conventions_of(self.cases) if is_labelled(self.cases) else {}
 
     @property
     def convention(self) -> str:
@@ -142,7 +157,7 @@ def _is_for_results(out: Path) -> bool:
         return False
     names = {path.name for path in out.iterdir()} if out.exists() else set()
     parent_folder = next(parent for parent in out.absolute().parents if parent.exists())
-    known = {CASES, FINDINGS, SCORES_FILE, SIGNATURE_FILE}
+    known = {CASES, FINDINGS, SCORES_FILE, CONVENTIONS_FILE, SIGNATURE_FILE}
     return names <= known and os.access(parent_folder, os.W_OK)
 
 

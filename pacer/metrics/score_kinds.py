@@ -1,40 +1,47 @@
 """The type of a score: its row in the registry, and how it is computed from cases or from sums
 over cases."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
-from pacer.metrics.clinical import CONVENTIONS, Convention, defined
+from pacer.metrics.conventions import CONVENTIONS, Convention
 
 #: Scores by key; ``None``: undefined.
 Numbers = dict[str, float | None]
-#: Table of the page that a score is a column of; empty: the score is only in ``scores.json``.
-Place = Literal["scores", "originals", "contents", "commitments", "variety", "columns", ""]
+#: Table of the page that a score is a column of.
+Place = Literal["scores", "originals", "contents", "commitments", "columns"]
 Direction = Literal["higher", "lower"]
-#: A function of cases that returns statistics of each, ``[n, k]``, by a convention.
+#: A function of columns of cases that returns statistics of each case, ``[n, k]``, by a
+#: convention.
 PerCase = Callable[[pl.DataFrame, Convention], np.ndarray]
+#: The columns of :func:`mean_rows`.
+VALUE, KNOWN = range(2)
 
 
 @dataclass(frozen=True)
 class ContextCases:
-    """The cases of a context; ``originals``: those with original findings, if any."""
+    """The cases of a context. ``originals``: those with original findings, if any. ``threshold``:
+    the least probability of a finding that counts as present."""
 
     cases: pl.DataFrame
     convention: str
     originals: "ContextCases | None" = None
+    threshold: float = 0.5
     _totals: dict[Callable, np.ndarray] = field(default_factory=dict, repr=False)
 
-    def total(self, per_case: PerCase) -> np.ndarray:
-        """Return the sums ``[k]`` of the statistics of all cases, which scores with the same
-        function share."""
-        if per_case not in self._totals:
-            statistics = per_case(self.cases, CONVENTIONS[self.convention])
-            self._totals[per_case] = statistics.sum(axis=0)
-        return self._totals[per_case]
+    def total(self, score: "Score", sums: "Sums") -> np.ndarray:
+        """Return the sums ``[k]`` of a score's statistics over all cases. Scores with the same
+        function share them."""
+        if sums.per_case not in self._totals:
+            columns = self.cases.select(score.needs)
+            statistics = sums.per_case(columns, CONVENTIONS[self.convention])
+            self._totals[sums.per_case] = statistics.sum(axis=0)
+        return self._totals[sums.per_case]
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,7 @@ class Sums:
     Attributes:
         per_case: the function that gives the statistics of each case ``[n, k]``, which are added
             up. Scores that share statistics name the same function.
-        score: sums ``[..., k]`` -> score ``[...]``, NaN if undefined.
+        score: sums ``[..., k]`` and convention -> score ``[...]``, NaN if undefined.
         counted: for a share of findings or records, or a mean over some of the records: the columns
             of the statistics whose sum is the denominator. This sum is shown in the signature, and
             only patients who add to it count as units of an interval. ``counted`` is empty for
@@ -66,13 +73,16 @@ class Score:
         key: its name in ``scores.json``.
         title: its heading in its own table.
         meaning: what ``signature.json`` and the table in ``docs/scores.md`` say of it.
+        place: its table.
+        needs: the columns of the cases that it is computed from, and no others. It does not apply
+            where the first has no values.
         sums: its definition, if it is a function of sums.
         compute: otherwise, a function that returns its value by its key.
-        place: its table.
+        of_originals: whether it is computed over the cases with original findings, which are then
+            the references.
         better: which values are better; None: neither, or not known.
         interval: whether it has an interval, if it has sums.
         tested: whether two runs are compared by it.
-        needs: column of the cases without whose values it does not apply.
         omit_if_undefined: if no case has a value, True leaves the score out, and False gives None.
         decimals: how many are printed; 0: a number of records, which has no mean over contexts.
         beside: its heading beside scores of other tables.
@@ -82,13 +92,14 @@ class Score:
     key: str
     title: str
     meaning: str
+    place: Place
+    needs: tuple[str, ...]
     sums: Sums | None = None
     compute: Callable[[ContextCases], Numbers] | None = None
-    place: Place = ""
+    of_originals: bool = False
     better: Direction | None = "higher"
     interval: bool = True
     tested: bool = False
-    needs: str = "record_id"
     omit_if_undefined: bool = False
     decimals: int = 3
     beside: str = ""
@@ -96,16 +107,20 @@ class Score:
 
     def applies(self, cases: pl.DataFrame) -> bool:
         """Return whether the cases have what it needs."""
-        return self.needs in cases.columns and cases[self.needs].count() > 0
+        return {*self.needs} <= {*cases.columns} and cases[self.needs[0]].count() > 0
 
     def of(self, context: ContextCases) -> Numbers:
         """Return its value, None if undefined, by its key; empty if it does not apply."""
-        if self.sums is None:
-            return self.compute(context) if self.compute is not None else {}
+        if self.of_originals:
+            if context.originals is None:
+                return {}
+            context = context.originals
         if not self.applies(context.cases):
             return {}
+        if self.sums is None:
+            return self.compute(context) if self.compute is not None else {}
         rule = CONVENTIONS[context.convention]
-        value = defined(self.sums.score(context.total(self.sums.per_case), rule))
+        value = defined(self.sums.score(context.total(self, self.sums), rule))
         return {} if value is None and self.omit_if_undefined else {self.key: value}
 
     @property
@@ -119,34 +134,50 @@ class Score:
         return self.short or self.heading
 
 
-def by_case(
-    key: str,
-    title: str,
-    value: pl.Expr,
-    meaning: str,
-    better: Direction | None = None,
-    *,
-    interval: bool = False,
-    needs: str = "",
-    **further: Any,
+def defined(value: float | np.ndarray) -> float | None:
+    """Return a score as a number, and NaN as None."""
+    return None if np.isnan(value) else float(value)
+
+
+def values_of(scores: Iterable[Score], context: ContextCases) -> Numbers:
+    """Return those of the scores that apply to a context."""
+    return {key: value for score in scores for key, value in score.of(context).items()}
+
+
+def mean_over_cases(
+    key: str, title: str, meaning: str, per_case: PerCase, *, tested: bool = False, **further: Any
 ) -> Score:
-    """Return a score that is the mean of ``value`` over the cases that have one, if any. If it has
-    an ``interval``, it is also tested. ``needs``: as for :class:`Score`; by default the column of
-    ``value``, if this has only one."""
-
-    def rows(cases: pl.DataFrame, _: Convention) -> np.ndarray:
-        return mean_rows(cases.select(value.cast(pl.Float64)).to_series().to_numpy())
-
-    sums = Sums(rows, lambda sums, _: mean(sums), counted=(1,))  # the number of cases with a value
-    needs = needs or value.meta.root_names()[0]
-    further |= {"better": better, "needs": needs, "omit_if_undefined": True}
-    further |= dict.fromkeys(("interval", "tested"), interval)
-    return Score(key, title, meaning, sums, **further)
+    """Return a score that is the mean over the cases that have a value, of which ``per_case`` makes
+    :func:`mean_rows`; it is left out if no case has one. It has an interval if it is ``tested``.
+    ``further``: other fields of :class:`Score`."""
+    sums = Sums(per_case, _mean_of_sums, counted=(KNOWN,))
+    further |= {"interval": tested, "tested": tested, "omit_if_undefined": True}
+    return Score(key, title, meaning, sums=sums, **further)
 
 
-def mean_rows(values: np.ndarray) -> np.ndarray:
-    """Return the statistics ``[n, 2]`` of a score that is the mean over the rows whose value is not
-    NaN: the value, and 1; or 0 and 0."""
+def column_score(name: str) -> Score:
+    """Return the score of a user's column of numbers, whose better values are unknown."""
+    return mean_over_cases(
+        name,
+        name,
+        "mean of your column",
+        partial(_column_rows, name),
+        place="columns",
+        needs=(name,),
+        better=None,
+        tested=True,
+    )
+
+
+def _column_rows(name: str, cases: pl.DataFrame, _: Convention) -> np.ndarray:
+    return mean_rows(cases[name])
+
+
+def mean_rows(values: np.ndarray | pl.Series) -> np.ndarray:
+    """Return the statistics ``[n, 2]`` of a score that is the mean over the rows whose value is
+    neither NaN nor null: the value, and 1; or 0 and 0."""
+    if isinstance(values, pl.Series):
+        values = values.cast(pl.Float64).to_numpy()
     is_known = ~np.isnan(values)
     return np.stack([np.where(is_known, values, 0.0), is_known]).T
 
@@ -154,4 +185,8 @@ def mean_rows(values: np.ndarray) -> np.ndarray:
 def mean(sums: np.ndarray) -> np.ndarray:
     """Return the mean from sums of :func:`mean_rows`; NaN without rows."""
     with np.errstate(invalid="ignore"):
-        return sums[..., 0] / sums[..., 1]
+        return sums[..., VALUE] / sums[..., KNOWN]
+
+
+def _mean_of_sums(sums: np.ndarray, _: Convention) -> np.ndarray:
+    return mean(sums)

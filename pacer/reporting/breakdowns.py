@@ -12,9 +12,10 @@ import polars as pl
 
 from pacer.core.anchor import FINDINGS
 from pacer.metrics.cases import contexts_of, is_labelled
-from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, defined, label_rows
-from pacer.metrics.commitments import cells
-from pacer.metrics.score_kinds import mean, mean_rows
+from pacer.metrics.clinical import averaged, label_rows
+from pacer.metrics.conventions import CONVENTIONS, RATIOS
+from pacer.metrics.run import cells
+from pacer.metrics.score_kinds import defined, mean, mean_rows
 from pacer.statistics.halves import Interval, Key, Summed, by_unit, intervals, units_of
 
 #: Row name for the records of all contexts together.

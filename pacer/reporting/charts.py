@@ -14,7 +14,6 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from pacer.metrics.commitments import KINDS_OF_REPORT, SOURCE_KINDS
 from pacer.reporting.breakdowns import Reliability
 from pacer.statistics.halves import Interval
 
@@ -71,24 +70,6 @@ def reliability_chart(curves: Mapping[str, Reliability]) -> str:
         np.ravel(grid)[0].set_ylabel("share present")
 
     return drawing(6.6, 2.0, draw, columns=len(curves))
-
-
-def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
-    """Draw by context the share of each kind of finding that reports state with a source and
-    without it, and F1 beside that of reports that need no training; empty without scores.
-    ``scores``: context -> score -> interval."""
-    points = {
-        name: {
-            f"{context.upper()}: {kind.name}": values[f"{key}{end}"]
-            for context, values in scores.items()
-            for key, kind in SOURCE_KINDS.items()
-            if f"{key}{end}" in values and values[key].value is not None
-        }
-        for end, name in KINDS_OF_REPORT.items()
-    }
-    rows = list(points[KINDS_OF_REPORT[""]])
-    label = "share of findings that reports state (gone: lower is better), or F1"
-    return interval_chart(rows, points, label, 1.1 + 0.32 * len(rows)) if rows else ""
 
 
 def interval_chart(

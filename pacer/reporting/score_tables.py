@@ -5,17 +5,20 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+import polars as pl
+
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.schemas import SPLITS
 from pacer.display.numbers import IN_BRACKETS, number, score_cell
 from pacer.display.tables import Table, first_cell_changes
 from pacer.metrics.cases import MEAN, UNKNOWN, row_name
-from pacer.metrics.clinical import CONVENTIONS
+from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import scores_at
 from pacer.metrics.signature import Decoding, Signature
 from pacer.reporting.breakdowns import GroupScore, LabelScores
+from pacer.statistics.checks import unchanged_shares
 from pacer.statistics.halves import PERCENT, Interval, Intervals
 
 CONTROLS = {
@@ -138,15 +141,16 @@ def score_table(
     )
 
 
-def convention_table(scores: Mapping, caption: str = "") -> Table | None:
+def convention_table(
+    conventions: Mapping[str, Mapping[str, Mapping[str, float | None]]], caption: str = ""
+) -> Table | None:
     """Return every average of the same labels, over contexts or for the only context; None without
     a labeller."""
-    conventions = scores.get("conventions")
     if not conventions:
         return None
     rows: list[tuple[str, ...]] = []
     for name, contexts in conventions.items():
-        values = contexts[rows_in(scores)[-1]]
+        values = contexts[rows_in(contexts)[-1]]
         for average in CONVENTIONS[name].averages:
             keys = [f"{ratio}_{average}" for ratio in ("precision", "recall", "f1")]
             rows.append((name, average, *(score_cell(values[key]) for key in keys)))
@@ -154,18 +158,18 @@ def convention_table(scores: Mapping, caption: str = "") -> Table | None:
     return Table(heads, tuple(rows), caption, text_columns=2, rules=first_cell_changes(rows))
 
 
-def control_table(scores: Mapping, caption: str = "") -> Table | None:
+def control_table(scores: Mapping, cases: pl.DataFrame, caption: str = "") -> Table | None:
     """Return F1 against the references as decoded and with the sources of each control. For each
     control, the share of unchanged reports is shown too. None if no control was run."""
     controls = scores.get("controls")
     if not controls:
         return None
+    unchanged = {control: unchanged_shares(cases, control) for control in controls}
     rows = []
     for context in contexts_in(scores):
         values = [scores[context].get("f1")]
-        for of_control in controls.values():
-            of_context = of_control.get(context, {})
-            values += [of_context.get("f1"), of_context.get("unchanged_share")]
+        for control, of_control in controls.items():
+            values += [of_control.get(context, {}).get("f1"), unchanged[control].get(context)]
         rows.append((context.upper(), *map(number, values)))
     heads = ["Context", "As decoded"]
     for name in controls:

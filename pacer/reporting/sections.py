@@ -14,8 +14,8 @@ from markupsafe import Markup
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.io import atomic_directory, write_text
 from pacer.display.tables import Table
-from pacer.metrics.cases import by_context, contexts_of, is_labelled
-from pacer.metrics.commitments import is_read
+from pacer.metrics.cases import by_context, is_labelled
+from pacer.metrics.run import is_read
 from pacer.metrics.runs import SPREAD, parameter_line
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
@@ -105,7 +105,7 @@ def scores(results: Results) -> Section:
         ),
     )
     conventions = score_tables.convention_table(
-        values,
+        results.scored.conventions,
         "A convention says which labels count as present and how scores are averaged. The table "
         "counts the same labels as other research groups do (mean of the contexts); numbers from "
         "two conventions cannot be compared.",
@@ -144,7 +144,8 @@ def scores(results: Results) -> Section:
         results,
         "contents",
         "F1 of affirmed, denied and uncertain findings, as the rules read them in reports and "
-        "references, and shares of reports that make comparisons with an earlier examination.",
+        "references, agreement in side, severity and course, and shares of reports that compare "
+        "with an earlier examination without a previous report, and of words that repeat.",
         "What the reports state",
     )
     parts += _placed(
@@ -167,35 +168,17 @@ def _placed(results: Results, place: Place, caption: str, title: str = "") -> li
 
 
 def sources(results: Results) -> Section:
-    """How scores change if sources are changed, and how much the reports vary."""
+    """How scores change if sources are changed."""
     controls = score_tables.control_table(
         results.scored.scores,
+        results.scored.cases,
         "Micro-F1 of the labeller's observations with the case's sources and with others, and the "
         "share of reports that stay the same; a model that ignores its sources loses nothing.",
     )
-    intervals = {
-        context: results.scored.intervals.scores[context]
-        for context in contexts_of(results.scored.cases)
-    }
-    caption = (
-        "Findings that the reports affirm, by what the sources say about them. Persisting: the "
-        "previous report and the reference affirm it; gone: only the previous report; new: only "
-        "the reference"
-    )
-    parts: list[Part] = []
-    if not controls:
-        parts.append(
-            Text("No control was decoded, so this page cannot show whether the sources matter.")
-        )
-    chart = charts.source_chart(intervals)
-    if chart:
-        parts.append(Figure("sources", chart, caption))
-    parts += shown("controls", controls)
-    parts += _placed(
-        results,
-        "variety",
-        "Shares of the most frequent report and of repeated words, each next to the value for the "
-        "references.",
+    parts: list[Part] = (
+        shown("controls", controls)
+        if controls
+        else [Text("No control was decoded, so this page cannot show whether the sources matter.")]
     )
     return Section("sources", "Use of the sources", parts)
 

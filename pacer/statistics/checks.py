@@ -48,23 +48,30 @@ def warnings(cases: pl.DataFrame, convention: str) -> list[str]:
                 beyond.append(f"{context.upper()} {share:.0%} (references {expected:.0%})")
         if beyond:
             sentences.append(f"{words}: {', '.join(beyond)}.")
-    if "another_patient_unchanged" in cases.columns:
-        same = {name: part["another_patient_unchanged"].mean() for name, part in contexts.items()}
-        unmoved = [
-            f"{name.upper()} {share:.0%}"
-            for name, share in same.items()
-            if isinstance(share, float) and share >= _UNCHANGED
-        ]
-        if unmoved:
-            sentences.append(
-                f"Reports stay the same with another patient's sources: {', '.join(unmoved)}."
-            )
+    if unmoved := [
+        f"{context.upper()} {share:.0%}"
+        for context, share in unchanged_shares(cases, "another_patient").items()
+        if share >= _UNCHANGED
+    ]:
+        sentences.append(
+            f"Reports stay the same with another patient's sources: {', '.join(unmoved)}."
+        )
     sentences += [
         f"F1 of {name.lower()} is not shown to be above F1 with other patients' references: "
         f"{', '.join(at)}."
         for name, at in at_chance(cases, convention).items()
     ]
     return sentences
+
+
+def unchanged_shares(cases: pl.DataFrame, control: str) -> dict[str, float]:
+    """Return the share of the reports of a control that equal those from the case's own sources, by
+    the contexts in which it was run."""
+    column = f"{control}_unchanged"
+    if column not in cases.columns:
+        return {}
+    shares = {name: part[column].mean() for name, part in by_context(cases).items()}
+    return {name: share for name, share in shares.items() if isinstance(share, float)}
 
 
 def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:

@@ -15,7 +15,7 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.display.numbers import IN_BRACKETS, change_cells, number, score_cell
 from pacer.display.tables import Displayed, Table, first_cell_changes
 from pacer.metrics.cases import row_name
-from pacer.metrics.clinical import CONVENTIONS
+from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.result import Result
 from pacer.metrics.scores import score_of, scores_with_intervals
 from pacer.metrics.signature import Signature

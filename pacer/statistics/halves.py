@@ -16,8 +16,8 @@ import polars as pl
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from pacer.metrics.cases import MEAN, UNKNOWN, by_context
-from pacer.metrics.clinical import CONVENTIONS, defined
-from pacer.metrics.score_kinds import Score
+from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.score_kinds import Score, defined
 from pacer.metrics.scores import score_of, scores_with_intervals
 
 #: Context (or ``mean``) and score.
@@ -112,20 +112,21 @@ def context_sums(
 ) -> dict[Key, Summed]:
     """Return the ``scores`` that have sums, by context and over units."""
     rule = CONVENTIONS[convention]
-    definitions = {score.key: score.sums for score in scores if score.sums is not None}
+    chosen = [(score, score.sums) for score in scores if score.sums is not None]
     found: dict[Key, Summed] = {}
-    functions = {definition.per_case for definition in definitions.values()}  # scores share them
+    functions = {sums.per_case: score.needs for score, sums in chosen}  # scores share them
     for context, part in by_context(cases).items():
         codes = units.codes[(cases["context"] == context).to_numpy()]
         records = np.bincount(codes, minlength=units.count)
         tables = {
-            per_case: by_unit(per_case(part, rule), codes, units.count) for per_case in functions
+            per_case: by_unit(per_case(part.select(needs), rule), codes, units.count)
+            for per_case, needs in functions.items()
         }
-        for key, definition in definitions.items():
-            found[context, key] = Summed(
-                tables[definition.per_case],
-                lambda total, score=definition.score: score(total, rule),
-                definition.counted,
+        for score, sums in chosen:
+            found[context, score.key] = Summed(
+                tables[sums.per_case],
+                lambda total, score=sums.score: score(total, rule),
+                sums.counted,
                 records,
             )
     return found

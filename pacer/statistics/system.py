@@ -1,21 +1,17 @@
 """A scored system as users see it: its result with a table, notes and intervals."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 from pacer.display.numbers import IN_BRACKETS, score_cell
 from pacer.display.tables import Displayed, Table
-from pacer.metrics.cases import MEAN, contexts_of, row_name
+from pacer.metrics.cases import MEAN, contexts_of
 from pacer.metrics.result import Result
 from pacer.metrics.scores import SCORES, score_of
 from pacer.metrics.signature import reading_notes
 from pacer.statistics.checks import warnings
 from pacer.statistics.halves import Intervals, score_intervals, units_of
-
-#: Ceilings from here on are not reported.
-_FULL = 0.99
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,10 +61,7 @@ class Scores(Result, Displayed):
     @property
     def warnings(self) -> list[str]:
         """What to check before trusting a score."""
-        return [
-            *ceiling_notes(self.scores),
-            *warnings(self.cases, self.convention),
-        ]
+        return warnings(self.cases, self.convention)
 
     @cached_property
     def intervals(self) -> Intervals:
@@ -79,19 +72,3 @@ class Scores(Result, Displayed):
             columns=self.signature.score_columns,
             without=self.signature.left_out,
         )
-
-
-def ceiling_notes(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Say in which contexts cleaned copies of the references would not get the full Positive F1."""
-    ceilings = {name: values.get("ceiling_f1") for name, values in scores.items() if name != MEAN}
-    low = [
-        f"{row_name(name)} {value:.3f}"
-        for name, value in ceilings.items()
-        if value is not None and value < _FULL
-    ]
-    if not low:
-        return []
-    return [
-        "Findings of references are read before cleaning, so even the cleaned references "
-        f"themselves would have a Positive F1 below 1: {', '.join(low)}."
-    ]

@@ -17,10 +17,11 @@ from transformers import BertConfig, BertModel
 
 from pacer.core.anchor import POLARITIES, Anchor
 from pacer.core.io import read_json
-from pacer.metrics import annotate
+from pacer.metrics import table
 from pacer.metrics.cases import contexts_of
-from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy
-from pacer.metrics.nlg import meteor_columns
+from pacer.metrics.clinical import case_efficacy
+from pacer.metrics.conventions import CONVENTIONS, RATIOS
+from pacer.metrics.language import meteor_columns, rouge_l
 from pacer.metrics.options import Scoring
 from pacer.metrics.predictions import read_cases
 from pacer.metrics.reading import read_pairs
@@ -175,14 +176,20 @@ def quick_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
             rows.append([*map(len, sides), 0, 0, same, same, *[0] * 14, same, same, same])
         yield lambda: np.array(rows, dtype=float)
 
-    monkeypatch.setattr("pacer.metrics.annotate.meteor_run", run)
+    monkeypatch.setattr("pacer.metrics.table.meteor_run", run)
 
 
 def with_meteor(cases: pl.DataFrame) -> pl.DataFrame:
     """Cases with the columns of METEOR, by the program or what a test has in its place."""
     texts = cases["reference"].to_list(), cases["hypothesis"].to_list()
-    with annotate.meteor_run(*texts) as counts:
-        return cases.with_columns(meteor_columns(counts()))
+    with table.meteor_run(*texts) as counts:
+        return cases.with_columns(meteor_columns(counts(), len(cases)))
+
+
+def with_rouge(cases: pl.DataFrame) -> pl.DataFrame:
+    """Cases with the column of ROUGE-L."""
+    values = map(rouge_l, cases["reference"], cases["hypothesis"])
+    return cases.with_columns(rougeL=pl.Series(values, dtype=pl.Float64))
 
 
 def score_predictions(

@@ -9,9 +9,9 @@ import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.extras.certify.cards import UNCHANGED
-from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import metrics_of
-from pacer.metrics.nlg import cider_by_case
+from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.language import cider_by_case
 from pacer.metrics.options import DEFAULTS
 from pacer.metrics.scores import SCORE_OF, score_of
 from pacer.statistics.calls import score
@@ -61,7 +61,7 @@ def scores_of(
         for name in names:
             known = score_of(name)
             values = cider_by_case(cases) if name == "cider" else None
-            if known.sums and cases[known.needs].count():
+            if known.sums and not known.of_originals and known.applies(cases):
                 values = known.sums.score(known.sums.per_case(cases, rule), rule)
             if values is None:
                 raise ConfigError(f"metric {name} has no value for one text, or needs --chexbert")

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pacer.core.anchor import KINDS
 from pacer.core.io import atomic_directory, write_json, write_text
 from pacer.display.numbers import change_cells, number, score_cell
 from pacer.display.tables import Heading, Table
@@ -19,7 +20,6 @@ from pacer.extras.probe.use import (
     Use,
     Verdict,
 )
-from pacer.metrics.commitments import KINDS
 from pacer.reporting.charts import for_page, interval_chart
 from pacer.reporting.html import render
 from pacer.statistics.halves import Interval

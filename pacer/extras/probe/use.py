@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from pacer.config.corpus import Delimiter
-from pacer.core.anchor import FINDINGS, POLARITIES
+from pacer.core.anchor import FINDINGS, KINDS, POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.exchange import exchange
 from pacer.core.io import read_json
@@ -33,7 +33,6 @@ from pacer.extras.probe.make import (
     TITLES,
 )
 from pacer.metrics.cases import UNKNOWN
-from pacer.metrics.commitments import KINDS
 from pacer.metrics.ledger import attribute_counts, compared, lists_by_row, read_findings
 from pacer.metrics.score_kinds import mean, mean_rows
 from pacer.statistics.halves import (

@@ -24,7 +24,6 @@ from pacer.text.rules.report import (
     find_more,
     read_attributes,
     read_more,
-    sentence_attributes,
 )
 from pacer.text.rules.tables import Lexicon
 
@@ -43,5 +42,4 @@ __all__ = [
     "find_more",
     "read_attributes",
     "read_more",
-    "sentence_attributes",
 ]

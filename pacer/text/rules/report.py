@@ -48,14 +48,8 @@ def _mentions(sentences: Iterable[tuple[int, Sentence]]) -> Iterator[Mention]:
 def read_attributes(report: str) -> dict[str, Attributes]:
     """Return the attributes of each finding that a report affirms or leaves uncertain, over all of
     its mentions."""
-    return {finding: united(stated) for finding, stated in sentence_attributes(report).items()}
-
-
-@lru_cache(maxsize=1 << 13)
-def sentence_attributes(report: str) -> dict[str, list[Attributes]]:
-    """Return the attributes of each finding as :func:`read_attributes`, but separately for each
-    sentence that describes it."""
-    return attributes_of_sentences(_read(report)[2])
+    described = attributes_of_sentences(_read(report)[2])
+    return {finding: united(stated) for finding, stated in described.items()}
 
 
 def read_more(report: str, lexicon: Lexicon) -> dict[str, str]:

@@ -577,7 +577,7 @@ def test_without_meteor_everything_else_is_written(
     def fails() -> None:
         raise MeteorError("no Java")
 
-    monkeypatch.setattr("pacer.metrics.annotate.meteor_run", lambda *_: nullcontext(fails))
+    monkeypatch.setattr("pacer.metrics.table.meteor_run", lambda *_: nullcontext(fails))
     for further, reason in (
         ((), "no Java"),
         (("--without", "meteor", "--without", "bleu4"), "excluded on request"),

@@ -112,9 +112,9 @@ def test_scores_are_the_same_for_any_number_of_cores(files, monkeypatch, capfd):
     )
     references, hypotheses = sides
     whole = score(references, hypotheses)
-    monkeypatch.setattr("pacer.metrics.annotate._ROWS", 9)
+    monkeypatch.setattr("pacer.metrics.chunks._ROWS", 9)
     for cores in (1, 2):
-        monkeypatch.setattr("pacer.metrics.annotate.core_count", lambda cores=cores: cores)
+        monkeypatch.setattr("pacer.metrics.chunks.core_count", lambda cores=cores: cores)
         parts = score(references, hypotheses)
         assert parts.scores == whole.scores and parts.cases.equals(whole.cases)
         assert "reading reports: 100% 50/50" in capfd.readouterr().err
@@ -128,11 +128,11 @@ def test_files_without_contexts_are_scored_as_one(files, chexbert_directory):
         out=files / "out",
     )
     scores, signature = found.scores, found.signature
-    assert list(scores) == ["all", "conventions"]
+    assert list(scores) == ["all"]
     assert not {"anchor_positive_f1", "unfounded_prior_wording_rate"} & scores["all"].keys()
-    assert scores["conventions"]["nicolson"]["all"]["n"] == 3, (
-        "no study is known, so each row is one"
-    )
+    conventions = json.loads((files / "out" / "conventions.json").read_text())
+    assert conventions == found.conventions
+    assert conventions["nicolson"]["all"]["n"] == 3, "no study is known, so each row is one"
     assert dict(found.cases.select("record_id", "hypothesis").iter_rows()) == REPORTS
     assert signature.protocol["hypotheses"] == {
         "file": "test_result.json",
@@ -141,6 +141,23 @@ def test_files_without_contexts_are_scored_as_one(files, chexbert_directory):
     }
     assert len(signature.data["hypotheses"]) == 64 and signature.language["cleaner"] == "none"
     assert "effusion" not in (files / "out" / "signature.json").read_text()
+
+
+def test_averages_by_convention_go_with_the_labels(files, chexbert_directory):
+    """Also from a folder that holds other files, which is not replaced as a whole."""
+    (files / "out").mkdir()
+    (files / "out" / "note.txt").write_text("kept")
+    for chexbert in (chexbert_directory(), None):
+        found = score(
+            files / "refs.csv",
+            files / "test_result.json",
+            chexbert=chexbert,
+            out=files / "out",
+            force=True,
+        )
+        written = {path.name for path in (files / "out").iterdir()}
+        assert {"scores.json", "note.txt"} < written
+        assert ("conventions.json" in written) == bool(found.conventions) == bool(chexbert)
 
 
 def test_labels_of_the_references_are_made_once(files, chexbert_directory, monkeypatch):

@@ -100,8 +100,7 @@ def test_the_whole_page(whole: Page):
     sections.add("signature")
     assert {link.removeprefix("#") for link in whole.anchors} == sections <= set(whole.ids)
     assert len(whole.ids) == len(set(whole.ids))
-    figures = {path.name for path in (whole.out / "figures").iterdir()}
-    assert figures == {"sources.svg"}
+    assert not (whole.out / "figures").exists()  # the run has no probabilities
 
 
 def test_the_foot_of_the_page_has_the_hash_of_the_scores(full_run, tmp_path: Path):
@@ -113,28 +112,6 @@ def test_the_foot_of_the_page_has_the_hash_of_the_scores(full_run, tmp_path: Pat
 def test_the_page_of_an_earlier_version_says_nothing_about_its_parameters(make_run, tmp_path):
     page = page_of(make_run(tmp_path / "run", bare=True), tmp_path / "reports")
     assert "One run: " not in page.text
-
-
-def test_the_picture_of_the_sources_has_what_is_known(whole: Page):
-    drawn = set(
-        re.findall(
-            r"<text[^>]*>([^<]+)</text>", (whole.out / "figures" / "sources.svg").read_text()
-        )
-    )
-    rows = {
-        f"{context}: {kind}"
-        for context in ("SW", "MW")
-        for kind in ("persisting", "gone", "F1 of all findings")
-    }
-    rows |= {f"{context}: only on the lateral view" for context in ("MN", "MW")}
-    assert {
-        text for text in drawn if ": " in text and text[:2].isupper()
-    } == rows  # nothing is new there
-    assert {
-        "with the source",
-        "without it",
-        "the union of the previous report and reports without it",
-    } <= drawn
 
 
 def test_table_files_say_what_their_numbers_are(whole: Page):
@@ -212,12 +189,9 @@ def test_the_same_inputs_give_the_same_files(full_run, whole: Page, tmp_path: Pa
 
 
 def test_what_a_run_may_have_besides(full_run, tmp_path: Path):
-    """Conventions, scores without a value, F1 that is lower with more sources, and fewer
-    examples."""
+    """Conventions, scores without a value, and fewer examples."""
 
     def change(scores: dict) -> None:
-        micro = {f"{name}_micro": 0.25 for name in ("precision", "recall")} | {"f1_micro": None}
-        scores["conventions"] = {"top5": {"mean": micro}}
         for context in ("sn", "sw", "mn", "mw", "mean"):
             scores[context] |= {"report_positive_f1": 0.123, "report_negative_f1": None}
         scores["sn"]["precision"] = None
@@ -229,7 +203,8 @@ def test_what_a_run_may_have_besides(full_run, tmp_path: Path):
     )
     page = page_of(full_run, tmp_path / "reports")
     assert "By label convention" in page.text and "0.123" in page.text
-    for name in ("scores", "conventions", "contents"):
+    assert "nicolson" in page.table("conventions.md")
+    for name in ("scores", "contents"):
         assert "undefined" in page.table(f"{name}.md")
     assert len(re.findall(r"Study 5\d{7}", page.text)) == 1
 

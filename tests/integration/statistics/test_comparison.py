@@ -13,7 +13,8 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 from pacer.backbones.observations import OBSERVATIONS
 from pacer.core.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.nlg import meteor, meteor_statistics, with_word_scores
+from pacer.metrics.language import meteor, meteor_statistics
+from pacer.metrics.scores import SCORES
 from pacer.reporting.breakdowns import label_intervals
 from pacer.statistics.comparison import (
     Compared,
@@ -24,7 +25,7 @@ from pacer.statistics.comparison import (
 )
 from pacer.statistics.halves import Difference, holm, score_intervals, units_of
 from tests.support.cases import listed_cases
-from tests.support.metrics import TALK, with_meteor
+from tests.support.metrics import TALK, with_meteor, with_rouge
 from tests.support.rooms import ROOT
 
 
@@ -64,7 +65,7 @@ def made_cases(seed: int, quality: float) -> pl.DataFrame:
         for side in ("reference", "report")
         for polarity in POLARITIES
     }
-    cases = with_word_scores(pl.DataFrame(rows, schema_overrides=lists))
+    cases = with_rouge(pl.DataFrame(rows, schema_overrides=lists))
     return with_meteor(cases)
 
 
@@ -162,6 +163,30 @@ def test_several_systems_are_compared_with_the_first(tmp_path, runs):
         "report_positive_f1, ",
     ):
         replace(found, tested=found.tested[1:]).losses({"f1": 0.1})  # one system lacks it
+
+
+@pytest.mark.parametrize("key", [score.key for score in SCORES if score.tested])
+def test_a_loss_in_every_tested_score_is_shown(tmp_path, quick_meteor, key) -> None:
+    """One run is right about everything, the other about little."""
+    for name, seed, quality in (("right", 1, 1.0), ("wrong", 2, 0.1)):
+        path = run(tmp_path / name, seed, quality) / "metrics" / "cases.parquet"
+        cases = pl.read_parquet(path)
+        right = np.random.default_rng(seed).random((len(cases), 5)) < quality
+        both = pl.col("report_positive").list.set_intersection("reference_positive")
+        described = pl.when(pl.Series(right[:, 0])).then(both).otherwise([])
+        agreed = [[*map(int, row[1:4]), 1, 1, 1] for row in right]
+        opposite = [[] if row[4] else ["edema"] for row in right]
+        cases.with_columns(
+            exact_positive=described,
+            attributes=pl.Series(agreed),
+            contradictions=pl.Series(opposite, dtype=pl.List(pl.String)),
+        ).write_parquet(path)
+    compared = compare(tmp_path / "right", tmp_path / "wrong", resamples=100)
+    [loss] = compared.losses({key: 0.0})
+    assert loss.startswith(f"B loses more than 0 in {key} against A: ")
+    assert compared.losses({key: 1.0}) == []
+    back = compare(tmp_path / "wrong", tmp_path / "right", resamples=100)
+    assert back.losses({key: 0.0}) == []
 
 
 @pytest.mark.parametrize(("key", "ends", "most", "expected"), listed_cases(__file__, "losses"))
@@ -287,7 +312,8 @@ def test_repeats_are_averaged_and_are_no_further_patients(tmp_path, runs):
 def test_repeats_without_patients_and_examinations_are_compared_by_record(runs):
     for folder in runs:
         path = folder / "metrics/cases.parquet"
-        pl.read_parquet(path).drop("subject_id", "study_id").write_parquet(path)
+        unknown = (pl.lit(None, pl.String).alias(name) for name in ("subject_id", "study_id"))
+        pl.read_parquet(path).with_columns(unknown).write_parquet(path)
     found = compare_repeats([runs, runs], resamples=50)
     assert found["f1"].difference == compare(*runs, resamples=50).scores["mean"]["f1"].difference
 
@@ -426,7 +452,7 @@ def test_scores_without_any_change_are_in_one_line(runs):
     cases = pl.read_parquet(base / "cases.parquet").sort("record_id")
     words = pl.when(pl.col("record_id").is_in(["sn-0", "sn-3"])).then(pl.lit("zzz"))
     other = with_meteor(
-        with_word_scores(cases.with_columns(hypothesis=words.otherwise("hypothesis")))
+        with_rouge(cases.with_columns(hypothesis=words.otherwise("hypothesis")))
     )
     (runs[1] / "metrics/cases.parquet").unlink()
     other.write_parquet(runs[1] / "metrics/cases.parquet")

@@ -13,9 +13,9 @@ from pacer.config.params import closest_profile, load_profile, profile_text
 from pacer.core.errors import ConfigError
 from pacer.core.io import yaml_beside
 from pacer.extras.studies.study import load_published
-from pacer.metrics.annotate import ORIGINALS
-from pacer.metrics.clinical import CONVENTIONS
+from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.runs import parameter_line, parameters_of
+from pacer.metrics.table import ORIGINALS
 from tests.support.cases import listed_cases
 from tests.support.profiles import profile
 

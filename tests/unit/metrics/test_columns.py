@@ -15,9 +15,9 @@ import pytest
 import pacer
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
+from pacer.metrics.cases import with_mean
 from pacer.metrics.columns import check_names, column_scores, names_by_kind
 from pacer.metrics.options import DEFAULTS
-from pacer.metrics.score import with_mean
 from pacer.metrics.scores import score_of
 from pacer.reporting.breakdowns import GroupScore, group_scores
 from pacer.reporting.score_tables import group_table, score_table
@@ -72,7 +72,7 @@ def test_a_column_of_numbers_is_a_score_with_a_count() -> None:
     assert names_by_kind(found) == {"scores": ["words", "dose_n"], "groups": ["sex"]}
     scores = column_scores(found)
     assert scores == {"words": 2.25, "words_n": 2, "dose_n": 3.0, "dose_n_n": 3}
-    assert with_mean({"sn": scores, "mw": scores}, found.columns)["mean"] == {
+    assert with_mean({"sn": scores, "mw": scores}, ["words_n", "dose_n_n"])["mean"] == {
         "words": 2.25,
         "dose_n": 3.0,
     }

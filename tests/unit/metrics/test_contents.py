@@ -129,55 +129,25 @@ def test_attributes_that_the_reference_names_are_compared(
     assert cases["attributes"].to_list() == [counts]
 
 
-def test_attributes_have_those_of_another_patients_report_beside_them() -> None:
-    """The mean and the number are over the cases whose control was decoded."""
+def test_the_number_of_sides_that_are_compared_is_counted() -> None:
     texts = ["left effusion ."] * 2
-    for others, chance in (
-        ({"another_patient_hypothesis": ["right effusion .", None]}, {"attributes_side_chance": 0}),
-        ({}, {}),
-    ):
-        made, _ = read_texts(texts, texts, **others)
-        assert (
-            scored(made, "attributes_side", "attributes_side_chance")
-            == {"attributes_side": 1.0} | chance
-        )
-        counted = context_counts(
-            ContextCases(made.with_columns(hypothesis_labels=None), "llm-rg4"), []
-        )
-        assert (counted["attributes_side"], counted.get("attributes_side_chance")) == (
-            2,
-            1 if chance else None,
-        )
+    made, _ = read_texts(texts, ["left effusion .", "edema ."])
+    assert scored(made, "attributes_side") == {"attributes_side": 1.0}
+    context = ContextCases(made.with_columns(hypothesis_labels=None), "llm-rg4")
+    assert context_counts(context, [])["attributes_side"] == 1
 
 
-@pytest.mark.parametrize(("text", "findings"), listed_cases(__file__, "switches"))
-def test_two_sides_of_one_finding_in_two_sentences_are_found(
-    text: str, findings: list[str]
-) -> None:
-    cases, _ = read_texts(["left effusion . right effusion ."], [text])
-    assert sorted(cases["hypothesis_side_switches"][0]) == sorted(findings)
-    keys = ("side_switch_rate", "reference_side_switch_rate")
-    assert scored(cases, *keys) == dict(zip(keys, (float(bool(findings)), 1.0), strict=True))
-
-
-def test_wording_of_comparison():
-    references = [
-        "heart is unchanged .",
-        "the lungs are clear .",
-        "compared to the prior study , effusion has increased .",
-    ]
+def test_comparisons_without_a_previous_report() -> None:
     reports = ["heart is unchanged .", "no change from the previous exam .", "small effusion ."]
-    sides = {"reference_wording": references, "hypothesis_wording": reports}
-    cases = pl.DataFrame(
-        {name: [list(prior_wording(text)) for text in texts] for name, texts in sides.items()}
-    )
-    assert cases["reference_wording"][1].is_empty() and "unchanged" in cases["reference_wording"][0]
-    keys = [f"{side}prior_wording_rate" for side in ("", "reference_", "unfounded_")]
-    assert scored(cases.with_columns(context=pl.lit("sn")), *keys) == pytest.approx(
-        dict.fromkeys(keys, 2 / 3)
-    )
+    wording = [list(prior_wording(text)) for text in reports]
+    assert "unchanged" in wording[0] and not wording[2]
+    cases = pl.DataFrame({"hypothesis_wording": wording})
+    key = "unfounded_prior_wording_rate"
+    for context in ("sn", "mn"):
+        of_context = cases.with_columns(context=pl.lit(context))
+        assert scored(of_context, key) == {key: pytest.approx(2 / 3)}
     for context in ("sw", "mw", "all"):  # a previous report was there, or it is not known
-        assert list(scored(cases.with_columns(context=pl.lit(context)), *keys)) == keys[:2]
+        assert scored(cases.with_columns(context=pl.lit(context)), key) == {}
 
 
 def test_extraction_is_counted_from_the_lines():

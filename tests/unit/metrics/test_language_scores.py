@@ -9,7 +9,7 @@ from pycocoevalcap.bleu import bleu_scorer
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from pacer.metrics import nlg
+from pacer.metrics import language
 
 #: Few words, so that n-grams recur; and spaces at which `split` splits, but ROUGE-L does not.
 TEXTS = st.lists(
@@ -30,20 +30,20 @@ def counts_of_the_package(reference: str, hypothesis: str) -> list[float]:
 def test_counts_of_bleu_equal_the_package(pairs: list[tuple[str, str]]) -> None:
     references, hypotheses = zip(*pairs, strict=True)
     expected = [counts_of_the_package(*pair) for pair in pairs]
-    assert nlg.bleu_statistics(references, hypotheses).tolist() == expected
+    assert language.bleu_statistics(references, hypotheses).tolist() == expected
 
 
 @given(TEXTS, TEXTS)
 @example(FULL, EMPTY)
 @example(EMPTY, EMPTY)
 def test_rouge_l_equals_the_package_to_the_last_digit(reference: str, hypothesis: str) -> None:
-    assert nlg.rouge_l(reference, hypothesis) == Rouge().calc_score([hypothesis], [reference])
+    assert language.rouge_l(reference, hypothesis) == Rouge().calc_score([hypothesis], [reference])
 
 
 @given(PAIRS)
 @example([(FULL, FULL), (EMPTY, FULL), ("no", "no"), ("no effusion", EMPTY)])
 def test_cider_equals_the_package(pairs: list[tuple[str, str]]) -> None:
-    found = nlg.cider(pl.DataFrame(pairs, ["reference", "hypothesis"], orient="row"))
+    found = language.cider(pl.DataFrame(pairs, ["reference", "hypothesis"], orient="row"))
     references, hypotheses = (
         {row: [text] for row, text in enumerate(side)} for side in zip(*pairs, strict=True)
     )
@@ -58,14 +58,14 @@ def test_scores_do_not_depend_on_how_many_texts_are_counted_at_a_time(monkeypatc
     words = [f"{FULL} {'effusion ' * (row % 5)}" for row in range(40)]
     cases = pl.DataFrame({"reference": words, "hypothesis": [*words[3:], *words[:3]]})
     sides = cases["reference"].to_list(), cases["hypothesis"].to_list()
-    cider, counts = nlg.cider(cases), nlg.bleu_statistics(*sides)
-    monkeypatch.setattr(nlg, "_WORDS_AT_A_TIME", 20)
-    assert nlg.cider(cases) == pytest.approx(cider, rel=1e-12)
-    assert np.array_equal(nlg.bleu_statistics(*sides), counts)
+    cider, counts = language.cider(cases), language.bleu_statistics(*sides)
+    monkeypatch.setattr(language, "_WORDS_AT_A_TIME", 20)
+    assert language.cider(cases) == pytest.approx(cider, rel=1e-12)
+    assert np.array_equal(language.bleu_statistics(*sides), counts)
 
 
 def test_long_texts_and_large_vocabularies_are_counted() -> None:
     """Of 70,000 different words, the number of a 4-gram exceeds 63 bits."""
     text = " ".join(map(str, range(70_000)))
-    found = nlg.bleu_statistics([text, "no effusion"], [text, "effusion"])
+    found = language.bleu_statistics([text, "no effusion"], [text, "effusion"])
     assert found[:, :4].tolist() == [[70_000, 69_999, 69_998, 69_997], [1, 0, 0, 0]]

@@ -18,8 +18,7 @@ from pacer.metrics.scores import score_of
 from pacer.reporting.findings import ALL, of_systems, verdict_counts
 from pacer.reporting.labelled import label_table, mention_table
 from pacer.statistics.system import Scores
-from pacer.text.cleaning.cleaners import CLEANERS
-from pacer.text.rules import extract_anchor, find_mentions, sentence_attributes
+from pacer.text.rules import extract_anchor, find_mentions
 from pacer.text.rules.layout import Part, parts
 from pacer.text.rules.more import with_more_findings
 from tests.support.cases import listed_cases
@@ -103,19 +102,6 @@ def test_scores_are_sums_over_the_ledger(texts: list[tuple[str, str, str | None]
     }
     known = sum(one is not None for one in listed)
     assert score(cases, "contradiction_rate") == (len(contradicted) / known if known else None)
-
-
-@given(REPORTS)
-def test_switches_of_side_are_counted_over_mentions(text: str) -> None:
-    """A finding switches sides if one sentence has it on the left, another on the right, and none
-    on both."""
-    cases, _ = read_texts([""], [text])
-    sides = {name: [one.side for one in said] for name, said in sentence_attributes(text).items()}
-    left, right = frozenset({"left"}), frozenset({"right"})
-    switched = {
-        n for n, one in sides.items() if left in one and right in one and left | right not in one
-    }
-    assert set(cases["hypothesis_side_switches"][0]) == switched
 
 
 @given(REPORTS)
@@ -206,20 +192,6 @@ def test_findings_of_version_0_4_are_read(tmp_path, quick_meteor) -> None:
     assert both["system"].to_list() == ["before"] * 2 + ["now"] * 2
 
 
-def test_the_ceiling_is_what_cleaned_references_would_get(quick_meteor) -> None:
-    """The rules read a reference before it is cleaned, and a report after it."""
-    references = {"a": "No effusion\nPneumothorax on the right. Cardiomegaly.", "b": "Edema."}
-    copies = {key: CLEANERS["upstream"](text) for key, text in references.items()}
-    found = pacer.score(references, copies, clean_references="upstream")
-    ceiling = found.scores["all"]["ceiling_f1"]
-    assert ceiling == found.scores["all"]["report_positive_f1"] == pytest.approx(4 / 5)
-    [told] = [note for note in found.notes if "cleaned references themselves" in note]
-    assert told.endswith("Positive F1 below 1: ALL 0.800.")
-    same = pacer.score(copies, copies)
-    assert same.scores["all"]["ceiling_f1"] == 1.0
-    assert not [note for note in same.notes if "cleaned references themselves" in note]
-
-
 def test_lists_of_findings_are_in_one_piece() -> None:
     """polars fails on sets of two columns of lists that are cut at different rows."""
     texts = ["edema .", "no edema .", "effusion ."] * 200
@@ -227,4 +199,4 @@ def test_lists_of_findings_are_in_one_piece() -> None:
     assert {name: cases[name].n_chunks() for name in cases.columns if "positive" in name} == (
         dict.fromkeys((name for name in cases.columns if "positive" in name), 1)
     )
-    assert score(cases, "persisting_stated") == pytest.approx(1 / 2)
+    assert score(cases, "report_positive_f1") == pytest.approx(2 / 5)

@@ -1,7 +1,9 @@
 """The registry of scores, and each kind by hand or by the original package: clinical, language,
 probabilities."""
 
+import doctest
 from collections import Counter
+from types import ModuleType
 
 import numpy as np
 import polars as pl
@@ -11,19 +13,21 @@ from hypothesis import strategies as st
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
-from sklearn.metrics import brier_score_loss, precision_recall_fscore_support, roc_auc_score
+from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 
 from pacer.backbones.observations import OBSERVATIONS
 from pacer.core.findings import FINDINGS
-from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, case_efficacy, label_rows
-from pacer.metrics.commitments import probability_scores
-from pacer.metrics.nlg import single_line, with_word_scores
-from pacer.metrics.score_kinds import ContextCases, by_case
+from pacer.metrics import clinical, findings, language, run
+from pacer.metrics.clinical import averaged, case_efficacy, label_rows
+from pacer.metrics.conventions import CONVENTIONS, RATIOS
+from pacer.metrics.language import rouge_l, single_line
+from pacer.metrics.run import read_auroc, read_f1
+from pacer.metrics.score_kinds import ContextCases, column_score
 from pacer.metrics.scores import SCORES, score_of
 from pacer.reporting.breakdowns import reliability
 from pacer.statistics.halves import context_sums, intervals, units_of
 from tests.support.cases import listed_cases
-from tests.support.metrics import efficacy, random_texts, with_meteor
+from tests.support.metrics import efficacy, random_texts, with_meteor, with_rouge
 
 LANGUAGE = ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider")
 
@@ -36,26 +40,26 @@ def test_no_two_scores_have_the_same_key_or_the_same_heading_beside_others() -> 
     ] == []
 
 
-def test_a_score_of_cases_is_one_row() -> None:
+@pytest.mark.parametrize("family", [clinical, findings, language, run])
+def test_the_examples_of_each_family(family: ModuleType) -> None:
+    tried = doctest.testmod(family)
+    assert tried.attempted and not tried.failed
+
+
+def test_a_context_has_at_most_thirty_scores() -> None:
+    assert len(SCORES) <= 30
+
+
+def test_a_column_is_a_mean_over_its_values() -> None:
     """The mean over the cases that have a value, with the same value in the interval; left out
     without any."""
-    score = by_case(
-        "words",
-        "Words",
-        pl.col("written") / 2,
-        "half the words",
-        "lower",
-        interval=True,
-        place="contents",
-    )
-    cases = pl.DataFrame(
-        {"record_id": ["a", "b", "c"], "context": "sn", "written": [2.0, None, 6.0]}
-    )
+    score = column_score("words")
+    cases = pl.DataFrame({"record_id": ["a", "b", "c"], "context": "sn", "words": [1, None, 3]})
     context = ContextCases(cases, "llm-rg4")
     assert score.of(context) == {"words": 2.0}
     sums = context_sums(cases, "llm-rg4", [score], units_of(cases))
     assert intervals(sums, 100)["sn"]["words"].value == 2.0
-    for none in (cases.drop("written"), cases.with_columns(written=pl.lit(None, pl.Float64))):
+    for none in (cases.drop("words"), cases.with_columns(words=pl.lit(None, pl.Float64))):
         assert score.of(ContextCases(none, "llm-rg4")) == {}
 
 
@@ -63,14 +67,10 @@ def test_what_a_score_counts_is_what_it_is_a_share_of() -> None:
     """One case with ones in the columns that it counts has a value, one with ones in all others has
     none."""
     counting = [score for score in (*SCORES, score_of("mine")) if score.sums and score.sums.counted]
-    assert {"attributes", "attributes_side", "new_stated", "contradiction_rate", "mine"} <= {
-        s.key for s in counting
-    }
+    assert {"attributes_side", "contradiction_rate", "mine"} <= {s.key for s in counting}
     for score in counting:
-        counted = np.isin(
-            np.arange(6 if "attributes" in score.key else 3 if "stated" in score.key else 2),
-            score.sums.counted,
-        )
+        columns = np.arange(6 if "attributes" in score.key else 2)
+        counted = np.isin(columns, score.sums.counted)
         for rows, defined in ((counted, True), (~counted, False)):
             with np.errstate(divide="ignore"):
                 value = score.sums.score(rows.astype(float), CONVENTIONS["llm-rg4"])
@@ -158,16 +158,10 @@ def test_uncertain_counts_as_present_and_negative_as_absent():
 
 def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | None]:
     pairs = pl.DataFrame({"reference": references, "hypothesis": hypotheses})
-    context = ContextCases(with_meteor(with_word_scores(pairs)), "llm-rg4")
+    context = ContextCases(with_meteor(with_rouge(pairs)), "llm-rg4")
     return {
         key: value for score in map(score_of, LANGUAGE) for key, value in score.of(context).items()
     }
-
-
-def rouge(reference: str, hypothesis: str) -> float:
-    return with_word_scores(pl.DataFrame({"reference": [reference], "hypothesis": [hypothesis]}))[
-        "rougeL"
-    ][0]
 
 
 def test_language_scores_equal_the_original_package(quick_meteor):
@@ -185,8 +179,8 @@ def test_language_scores_equal_the_original_package(quick_meteor):
 
 def test_texts_are_compared_as_they_are():
     for other in ("the heart is normal.", "The heart is normal .", "the heart is  normal ."):
-        assert rouge("the heart is normal .", other) != 1.0
-    assert (rouge("", ""), rouge("a b", "")) == (1.0, 0.0)
+        assert rouge_l("the heart is normal .", other) != 1.0
+    assert (rouge_l("", ""), rouge_l("a b", "")) == (1.0, 0.0)
 
 
 def test_empty_hypotheses_have_a_score_and_equal_references_no_cider(quick_meteor):
@@ -211,10 +205,10 @@ def test_line_breaks_and_tabs_are_spaces_and_doubled_spaces_stay():
     }
     assert {text: single_line(text) for text in lines} == lines
     glued = "no\neffusion\n."
-    assert rouge("no effusion .", glued) < rouge("no effusion .", single_line(glued)) == 1.0
+    assert rouge_l("no effusion .", glued) < rouge_l("no effusion .", single_line(glued)) == 1.0
 
 
-def predicted(rows: int = 400, threshold: float | None = 0.3) -> pl.DataFrame:
+def predicted(rows: int = 400) -> pl.DataFrame:
     draw = np.random.default_rng(3)
     chance = draw.uniform(0, 1, (rows, 13)).round(2)
     there = draw.uniform(0, 1, (rows, 13)) < chance
@@ -228,7 +222,6 @@ def predicted(rows: int = 400, threshold: float | None = 0.3) -> pl.DataFrame:
             ],
             "reference_negative": nothing,
             "reference_uncertain": nothing,
-            "threshold": pl.Series([threshold] * rows, dtype=pl.Float64),
         }
     )
 
@@ -244,22 +237,25 @@ def test_area_under_the_curve(
     table = predicted(len(chances)).with_columns(
         present=pl.Series(present.tolist()), reference_positive=there
     )
-    assert probability_scores(table)["read_auroc"] == area
+    assert read_auroc(ContextCases(table, "llm-rg4")) == {"read_auroc": area}
 
 
-@pytest.mark.parametrize("threshold", [0.3, None])
-def test_scores_are_those_of_scikit_learn(threshold: float | None) -> None:
-    table = predicted(threshold=threshold)
+@pytest.mark.parametrize("threshold", [0.3, 0.5])
+def test_scores_are_those_of_scikit_learn(threshold: float) -> None:
+    table = predicted()
     chance = np.array(table["present"].to_list())
     there = np.array([[f in row for f in FINDINGS] for row in table["reference_positive"]])
-    stated = chance >= (threshold or 0.5)
-    scores = probability_scores(table)
+    stated = chance >= threshold
+    context = ContextCases(table, "llm-rg4", threshold=threshold)
+    scores = read_f1(context) | read_auroc(context)
     assert scores["read_f1"] == pytest.approx(
         2 * (stated & there).sum() / (stated.sum() + there.sum())
     )
     assert scores["read_auroc"] == pytest.approx(roc_auc_score(there, chance, average="macro"))
-    assert scores["read_brier"] == pytest.approx(brier_score_loss(there.ravel(), chance.ravel()))
-    assert probability_scores(table.drop("present")) == {}
+    unread = table.with_columns(present=pl.lit(None, pl.List(pl.Float64)))
+    for cases in (table.drop("present"), unread, pl.concat([table, unread])):
+        assert not read_f1(ContextCases(cases, "llm-rg4"))
+        assert not read_auroc(ContextCases(cases, "llm-rg4"))
 
 
 def test_reliability_of_honest_probabilities() -> None:

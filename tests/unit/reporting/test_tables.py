@@ -2,6 +2,7 @@
 
 import re
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +28,12 @@ SCORES = {
 def test_scores_as_tables(
     make: str, scores: dict, columns: list[str] | None, rows: list[list[str]]
 ):
-    table = getattr(score_tables, make)(scores)
+    cases = pl.DataFrame(
+        {"context": ["sn"] * 5 + ["mw"] * 5}
+        | {"no_lateral_unchanged": [None] * 5 + [True] * 3 + [False] * 2}
+    )
+    further = [cases] if make == "control_table" else []
+    table = getattr(score_tables, make)(scores, *further)
     if columns is None:
         assert table is None
     else:

@@ -271,7 +271,7 @@ def test_every_score_of_this_package_has_values_or_a_reason(
         if key != "meteor":
             with contextlib.suppress(ConfigError):
                 known += scores_of(few, {}, [key])
-    assert {"bleu1", "rougeL", "exact_f1", "attributes_side", "side_switch_rate"} <= {*known}
+    assert {"bleu1", "rougeL", "exact_f1", "attributes_side", "repetition"} <= {*known}
 
 
 @pytest.mark.parametrize("name", ["f1", "meteor_x", "n", "nowhere:f", "pacer:nothing"])

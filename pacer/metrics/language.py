@@ -6,19 +6,40 @@ code. The paper uses "the repository evaluation implementation", against cleaned
 length. ROUGE-L (beta 1.2) and CIDEr are means over rows. METEOR is its own corpus aggregate: its
 program (:mod:`pacer.metrics.meteor`) counts for each pair, and scores of pairs and of a corpus
 are functions of these counts and their sums.
+
+The example has two records, with the counts that METEOR's program gives for them; the second report
+lacks a word of its reference.
+
+>>> references = ["no effusion or edema .", "small left effusion or edema ."]
+>>> reports = ["no effusion or edema .", "small effusion or edema ."]
+>>> counts = [
+...     [5, 5, 3, 3, 2, 2, 3, 3, *[0] * 12, 1, 5, 5],
+...     [5, 6, 2, 2, 3, 3, 2, 2, *[0] * 12, 2, 5, 5],
+... ]
+>>> cases = pl.DataFrame({"reference": references, "hypothesis": reports}).with_columns(
+...     *meteor_columns(np.array(counts), 2), rougeL=pl.Series(map(rouge_l, references, reports))
+... )
+>>> from pacer.metrics.score_kinds import ContextCases, values_of
+>>> values = values_of(SCORES, ContextCases(cases, "llm-rg4"))
+>>> {key: round(value, 3) for key, value in values.items()}  # doctest: +NORMALIZE_WHITESPACE
+{'bleu1': 0.905, 'bleu2': 0.846, 'bleu3': 0.814, 'bleu4': 0.778, 'rougeL': 0.947,
+ 'meteor': 0.501, 'cider': 5.872}
 """
 
 import re
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from pacer.metrics.conventions import Convention
 from pacer.metrics.meteor import COUNTS
+from pacer.metrics.score_kinds import ContextCases, Numbers, Score, Sums, mean, mean_rows
 
 #: White space other than spaces.
 _BREAK = re.compile(r"[^\S ]")
@@ -36,6 +57,15 @@ _ROUGE_BETA, _CIDER_SIGMA = 1.2, 6.0
 _NO_NGRAM = np.uint64(2**64 - 1)
 #: Words whose n-grams are counted at a time.
 _WORDS_AT_A_TIME = 1 << 18
+_BLEU = "corpus level, closest reference length (pycocoevalcap)"
+#: How the scores against original findings differ from their twins.
+_ORIGINAL: dict[str, Any] = {
+    "meaning": "the same score against the original findings",
+    "place": "originals",
+    "of_originals": True,
+    "interval": False,
+    "tested": False,
+}
 
 
 def single_line(text: str) -> str:
@@ -47,23 +77,18 @@ def single_line(text: str) -> str:
     return " ".join(filter(None, (line.strip() for line in _BREAK.split(text))))
 
 
-def with_word_scores(cases: pl.DataFrame) -> pl.DataFrame:
-    """Add the columns of the scores that compare the words of two texts: ``rougeL``, and those of
-    METEOR, which are null until its own process has finished."""
-    rows = list(map(rouge_l, cases["reference"], cases["hypothesis"]))
-    return cases.with_columns(
-        pl.Series("rougeL", rows, pl.Float64),
-        pl.lit(None, pl.Float64).alias("meteor"),
-        pl.lit(None, pl.List(pl.Float64)).alias("meteor_statistics"),
-    )
-
-
-def meteor_columns(counts: np.ndarray) -> list[pl.Series]:
+def meteor_columns(counts: np.ndarray | None, pairs: int) -> list[pl.Series]:
     """Return the ``meteor`` of pairs with these counts ``[n, 23]``, and the counts,
-    ``meteor_statistics``."""
+    ``meteor_statistics``; null columns without counts."""
+    nothing = [None] * pairs
+    values, rows = (
+        (nothing, nothing)
+        if counts is None
+        else (meteor(meteor_statistics(counts)), counts.tolist())
+    )
     return [
-        pl.Series("meteor", meteor(meteor_statistics(counts))),
-        pl.Series("meteor_statistics", counts.tolist(), dtype=pl.List(pl.Float64)),
+        pl.Series("meteor", values, pl.Float64),
+        pl.Series("meteor_statistics", rows, pl.List(pl.Float64)),
     ]
 
 
@@ -236,3 +261,131 @@ def meteor(sums: np.ndarray) -> np.ndarray:
         mean = 1 / ((1 - _ALPHA) / precision + _ALPHA / recall)
         value = mean * (1 - _GAMMA * (chunks / (words / 2)) ** _BETA)
     return np.nan_to_num(value)  # METEOR gives 0 where nothing matches
+
+
+def bleu_rows(cases: pl.DataFrame, _: Convention) -> np.ndarray:
+    """Return the statistics of BLEU by case, as in :func:`bleu_statistics`."""
+    return bleu_statistics(cases["reference"], cases["hypothesis"])
+
+
+def bleu1(sums: np.ndarray, _: Convention) -> np.ndarray:
+    """Return BLEU-1 from sums of :func:`bleu_rows`."""
+    return bleu(sums, 1)
+
+
+def bleu2(sums: np.ndarray, _: Convention) -> np.ndarray:
+    """Return BLEU-2 from sums of :func:`bleu_rows`."""
+    return bleu(sums, 2)
+
+
+def bleu3(sums: np.ndarray, _: Convention) -> np.ndarray:
+    """Return BLEU-3 from sums of :func:`bleu_rows`."""
+    return bleu(sums, 3)
+
+
+def bleu4(sums: np.ndarray, _: Convention) -> np.ndarray:
+    """Return BLEU-4 from sums of :func:`bleu_rows`."""
+    return bleu(sums, 4)
+
+
+def rouge_rows(cases: pl.DataFrame, _: Convention) -> np.ndarray:
+    """Return ROUGE-L by case, and 1, as in :func:`~pacer.metrics.score_kinds.mean_rows`."""
+    # the copy keeps the last digits of ROUGE-L as they were in earlier versions: numpy adds the
+    # transposed view that `mean_rows` returns in another order
+    return np.ascontiguousarray(mean_rows(cases["rougeL"].to_numpy()))
+
+
+def rouge(sums: np.ndarray, _: Convention) -> np.ndarray:
+    """Return ROUGE-L from sums of :func:`rouge_rows`."""
+    return mean(sums)
+
+
+def meteor_rows(cases: pl.DataFrame, _: Convention) -> np.ndarray:
+    """Return METEOR's counts by case, as in :func:`meteor_statistics`."""
+    return meteor_statistics(cases["meteor_statistics"].to_list())
+
+
+def meteor_score(sums: np.ndarray, _: Convention) -> np.ndarray:
+    """Return METEOR from sums of :func:`meteor_rows`."""
+    return meteor(sums)
+
+
+def cider_score(context: ContextCases) -> Numbers:
+    """Return CIDEr, which is no function of sums: its weights depend on all references."""
+    return {"cider": cider(context.cases)}
+
+
+def original_count(context: ContextCases) -> Numbers:
+    """Return the number of records with original findings."""
+    return {"original_n": len(context.cases)}
+
+
+BLEU_1 = Score(
+    key="bleu1",
+    title="BLEU-1",
+    meaning=_BLEU,
+    place="scores",
+    needs=("reference", "hypothesis"),
+    sums=Sums(bleu_rows, bleu1),
+    short="B@1",
+)
+BLEU_4 = replace(
+    BLEU_1,
+    key="bleu4",
+    title="BLEU-4",
+    sums=Sums(bleu_rows, bleu4),
+    tested=True,
+    short="B@4",
+)
+ROUGE_L = Score(
+    key="rougeL",
+    title="ROUGE-L",
+    meaning="F with beta 1.2, tokens split at single spaces, mean over reports (pycocoevalcap)",
+    place="scores",
+    needs=("rougeL",),
+    sums=Sums(rouge_rows, rouge),
+    tested=True,
+    short="R-L",
+)
+SCORES = (
+    BLEU_1,
+    replace(BLEU_1, key="bleu2", title="BLEU-2", sums=Sums(bleu_rows, bleu2), short="B@2"),
+    replace(BLEU_1, key="bleu3", title="BLEU-3", sums=Sums(bleu_rows, bleu3), short="B@3"),
+    BLEU_4,
+    ROUGE_L,
+    Score(
+        key="meteor",
+        title="METEOR",
+        meaning="METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)",
+        place="scores",
+        needs=("meteor_statistics",),
+        sums=Sums(meteor_rows, meteor_score),
+        tested=True,
+        short="MTR",
+    ),
+    Score(
+        key="cider",
+        title="CIDEr",
+        meaning="CIDEr-D, document frequencies from the context's references, mean over reports "
+        "(pycocoevalcap)",
+        place="scores",
+        needs=("reference", "hypothesis"),
+        compute=cider_score,
+    ),
+    replace(BLEU_1, key="original_bleu1", beside="Original BLEU-1", short="Orig. B@1", **_ORIGINAL),
+    replace(BLEU_4, key="original_bleu4", beside="Original BLEU-4", short="Orig. B@4", **_ORIGINAL),
+    replace(
+        ROUGE_L, key="original_rougeL", beside="Original ROUGE-L", short="Orig. R-L", **_ORIGINAL
+    ),
+    Score(
+        key="original_n",
+        title="n",
+        meaning="records with original findings",
+        place="originals",
+        needs=("reference", "hypothesis"),
+        compute=original_count,
+        of_originals=True,
+        better=None,
+        decimals=0,
+    ),
+)
