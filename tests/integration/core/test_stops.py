@@ -285,7 +285,7 @@ def is_killed(job: Callable[[], object], number: int = 0) -> bool:
 
 
 def write(out: Path, value: int) -> None:
-    cases = pl.DataFrame({"record_id": ["a", "b"], "value": [value, value]})
+    cases = pl.DataFrame({"record_id": ["a", "b"], "value": value, "hypothesis_labels": None})
     scores = {"all": {"n": 2, "value": value}}
     Result.signed(scores, cases, Signature(), cases.rename({"value": "found"}).lazy()).write(out)
 

@@ -451,9 +451,7 @@ def test_scores_without_any_change_are_in_one_line(runs):
     base = runs[0] / "metrics"
     cases = pl.read_parquet(base / "cases.parquet").sort("record_id")
     words = pl.when(pl.col("record_id").is_in(["sn-0", "sn-3"])).then(pl.lit("zzz"))
-    other = with_meteor(
-        with_rouge(cases.with_columns(hypothesis=words.otherwise("hypothesis")))
-    )
+    other = with_meteor(with_rouge(cases.with_columns(hypothesis=words.otherwise("hypothesis"))))
     (runs[1] / "metrics/cases.parquet").unlink()
     other.write_parquet(runs[1] / "metrics/cases.parquet")
     add(runs[0], mine=lambda key: len(key) % 2)
