@@ -113,6 +113,7 @@ def test_scores_are_the_same_for_any_number_of_cores(files, monkeypatch, capfd):
     references, hypotheses = sides
     whole = score(references, hypotheses)
     monkeypatch.setattr("pacer.metrics.chunks._ROWS", 9)
+    monkeypatch.setattr("pacer.metrics.chunks._ALONE", 9)
     for cores in (1, 2):
         monkeypatch.setattr("pacer.metrics.chunks.core_count", lambda cores=cores: cores)
         parts = score(references, hypotheses)
