@@ -428,6 +428,8 @@ def label(
         table = label_table(reports, lexicon, attributes=attributes)
         silent = table.drop("id").select(pl.all_horizontal(pl.all().is_null())).sum().item()
         summary = f"{len(table):,} reports; {silent:,} of them mention no finding"
+        if empty := reports["text"].null_count():
+            summary += f", and {empty:,} of these have no text"
     if out is not None:
         _write_rows(table, out)
     else:

@@ -48,6 +48,15 @@ def hash_file(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def hash_input(path: Path) -> str:
+    """Return the hash of a file that a user handed in; of a folder, that of its files and their
+    names."""
+    if not path.is_dir():
+        return hash_file(path)
+    files = ((str(file.relative_to(path)), hash_file(file)) for file in files_below(path))
+    return hash_json(sorted(files))
+
+
 def canonical_json(value: Any) -> str:
     """Return the text of a JSON-serialisable value of which :func:`hash_json` is the hash."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

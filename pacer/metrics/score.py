@@ -17,7 +17,7 @@ from pacer.backbones.observations import (
 from pacer.backbones.pointers import is_standin, provenance, resolve
 from pacer.core.anchor import POLARITIES
 from pacer.core.findings import FINDINGS
-from pacer.core.io import hash_file, hash_json
+from pacer.core.io import hash_file, hash_input, hash_json
 from pacer.metrics.cases import (
     by_context,
     case_table,
@@ -205,7 +205,7 @@ def build_signature(
         },
         versions={name: version_of(name) for name in _PACKAGES} | {"rules": str(VERSION)},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
-        | {name: None if path is None else hash_file(path) for name, path in files.items()},
+        | {name: None if path is None else hash_input(path) for name, path in files.items()},
         # the examples are study ids
         predictions={key: of for key, of in (origin.manifest or {}).items() if key != "examples"}
         or None,

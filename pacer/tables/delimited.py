@@ -48,6 +48,8 @@ class CsvForm(NamedTuple):
         """Return what to do with a file whose header has the separator ``other``."""
         if not self.settings:
             return f"separate the cells with {own}s"
+        if self.settings == OPTION and self.delimiter is not None:
+            return f"`--delimiter` is for all files, so separate the cells of this one with {own}s"
         if self.settings == OPTION:
             return f'pass `--delimiter {other}`, in Python delimiter="{other}"'
         return f"set {self.settings}delimiter: {other}"

@@ -366,6 +366,20 @@ def test_reports_with_residue_are_not_labelled(pacer: Callable[..., Outcome], fi
     assert "zephyrine" not in refused.error + accepted.error
 
 
+def test_a_folder_of_texts_is_scored(pacer: Callable[..., Outcome], files: Path) -> None:
+    Path("texts").mkdir()
+    for name, text in (("a", "Edema."), ("b", "No effusion.")):
+        Path("texts", f"{name}.txt").write_text(text)
+    command = ["score", "--references", "texts", "--hypotheses", "texts", "--without", "meteor"]
+    assert pacer(*command, "--out", "scored").code == 0
+    signature = json.loads(Path("scored", "signature.json").read_text())
+    assert signature["data"]["references"] == signature["data"]["hypotheses"]
+    Path("texts", "b.txt").write_text("No effusions.")
+    assert pacer(*command, "--out", "again").code == 0
+    other = json.loads(Path("again", "signature.json").read_text())
+    assert other["data"]["references"] != signature["data"]["references"]
+
+
 def test_further_findings_are_labelled(pacer: Callable[..., Outcome], files: Path) -> None:
     pl.DataFrame({"id": ["a", "b"], "report": ["No hernia.", "Herz normal."]}).write_csv("two.csv")
     found = pacer("label", "two.csv", "--mentions", "--more-findings", "builtin")
