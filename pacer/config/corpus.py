@@ -2,7 +2,7 @@
 text (commitments, and the tokens that L_TLW emphasises). All paths of the corpus except ``root``
 are relative to ``root``."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -198,10 +198,18 @@ class Labelling(Strict):
     max_tokens: Positive
     concurrency: Positive
     timeout: PositiveFloat
-    attempts: Positive
     unanswered: Literal["stop", "rules"]
     send_reports_to: str | None
     prompt_file: str | None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_removed(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "attempts" in values:
+            raise ValueError(
+                "the setting attempts was removed; delete it. Each request is tried up to 8 times"
+            )
+        return values
 
     @model_validator(mode="after")
     def _has_answers(self) -> Self:

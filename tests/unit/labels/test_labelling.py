@@ -66,6 +66,18 @@ def test_success_and_request_of_the_paper(
     assert content["risk_buckets"] == strata
 
 
+def test_what_cannot_be_used_is_counted_and_said(endpoint, label, capfd) -> None:
+    """Each good answer of the server has one name outside the 13."""
+    endpoint.replies = lambda asked, _: Reply(
+        body=completion("", "length") if asked["scenario"] == "mw" else completion(answer(asked))
+    )
+    audit = label()
+    assert (audit["statuses"], audit["names_outside"]) == ({"cut_off": 3, "ok": 3}, 3)
+    said = capfd.readouterr().err
+    assert "3 of 6 answers are cut off, so the rules label their records; raise anchors" in said
+    assert "names outside the 13 findings that are left out: 3" in said
+
+
 def test_the_candidate_is_that_of_the_chosen_rules(endpoint, label, records) -> None:
     label(records=records.with_columns(report_raw=pl.lit("Likely edema.")), rules="paper")
     content = json.loads(endpoint.requests[0]["messages"][1]["content"])
@@ -86,7 +98,7 @@ def test_an_answer_is_used_as_long_as_the_question_is_the_same(
     question; other parameters never ask."""
     label()
     first = (tmp_path / "llm_cache.jsonl").read_text()
-    for change in ({"concurrency": 1}, {"timeout": 3.0}, {"attempts": 1}, {"unanswered": "rules"}):
+    for change in ({"concurrency": 1}, {"timeout": 3.0}, {"unanswered": "rules"}):
         assert label(**change)["reused"] == 6
     assert (tmp_path / "llm_cache.jsonl").read_text() == first
     assert sum(endpoint.seen.values()) == 6
@@ -284,27 +296,29 @@ def test_a_file_that_dvc_linked_to_its_cache_does_not_grow(label, sample, tmp_pa
             None,
         ),  # asked again
         (Reply(500, {}), "HTTP 500", None),
-        (Reply(body=b"<html>login</html>"), "HTTP 200, application/json, no completion", None),
+        (Reply(body=b"<html>login</html>"), "HTTP 200 without a completion", None),
         (
             Reply(body=completion("I cannot.")),
-            "unreadable",
+            "unreadable; set anchors.llm.response_format: json_schema",
             "unreadable",
         ),  # an answer, which is kept
+        (Reply(body=completion("", "length")), "cut_off; raise anchors.llm.max_tokens", "cut_off"),
     ],
 )
 def test_an_endpoint_that_gives_no_usable_answer_does_not_use_up_the_sample(
-    endpoint, label, records, reply, result, status
+    endpoint, label, records, monkeypatch, reply, result, status
 ) -> None:
     """Whatever was answered earlier: 20 in a row end the run, and the endpoint is asked again when
     it is well."""
     sample = sample_records(records, 40, seed=1)
     label(sample.head(1))
+    monkeypatch.setattr("pacer.labels.endpoint.ATTEMPTS", 1)
     endpoint.replies = lambda *_: reply
     with pytest.raises(
         PacerError,
-        match=rf"127.0.0.1:\d+ gave no usable answer for 20 records in a row.*\({result}\)",
+        match=rf"127.0.0.1:\d+ gave no usable answer for 20 records in a row.*: {result}",
     ):
-        label(sample, concurrency=1, attempts=1)
+        label(sample, concurrency=1)
     assert sum(endpoint.seen.values()) == 1 + MAX_IN_A_ROW
     endpoint.replies = good
     audit = label(sample)
