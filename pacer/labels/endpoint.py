@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -38,7 +37,7 @@ _ADVICE = {
     "no connection": "start the server, or correct host and port in anchors.llm.base_url",
     "disconnected": "look into the log of the server",
     "timeout": "raise anchors.llm.timeout, or lower anchors.llm.concurrency",
-    "HTTP 40[123]": "check the API key in OPENAI_API_KEY and the account",
+    "(?i)HTTP 40[123]|api key": "check the API key in OPENAI_API_KEY and the account",
     "HTTP 429": "rerun the stage later, or lower anchors.llm.concurrency",
     "temperature": "set anchors.llm.temperature: null",
     "reasoning_effort": "set anchors.llm.reasoning_effort: null",
@@ -136,7 +135,7 @@ class Endpoint:
         advice = next(_ADVICE[name] for name in _ADVICE if re.search(name, f"{kind} {said}"))
         if question:
             said = _without(said, question.request["messages"][-1]["content"].lower())
-        return Trouble(kind, f"{kind}{said and ': '}{said:.200}; {advice}", final)
+        return Trouble(kind, f"{kind}{said and ': '}{said.rstrip('.'):.200}; {advice}", final)
 
 
 def _message(body: Any) -> str:
@@ -168,10 +167,9 @@ def connect(config: Labelling) -> Generator[Endpoint]:
     sent."""
     for library in ("openai", "httpx2", "httpcore2"):  # their logs may contain requests
         logging.getLogger(library).setLevel(logging.CRITICAL)
-    key = os.environ.get("OPENAI_API_KEY", "")
     try:
         client = openai.OpenAI(
-            api_key=key or "none",
+            api_key="none",
             base_url=config.base_url,
             max_retries=ATTEMPTS - 1,
             timeout=config.timeout,
@@ -188,11 +186,14 @@ def connect(config: Labelling) -> Generator[Endpoint]:
             "that host if your data may go there (MIMIC's data use agreement forbids sharing with "
             "third parties), or set anchors.llm.provider: none"
         )
+    key = ""
+    with suppress(openai.OpenAIError):  # no key in the environment
+        key = openai.OpenAI(base_url=url).api_key
     if not re.fullmatch(r"[!-~]+", key):
         raise ConfigError(
             "anchors.llm.provider = 'openai' needs an API key in OPENAI_API_KEY (ASCII, without "
             "spaces); for a local endpoint, any text will do"
         )
     http = openai.DefaultHttpxClient(follow_redirects=False, trust_env=url.scheme == "https")
-    with client.with_options(http_client=http) as client:
+    with client.with_options(api_key=key, http_client=http) as client:
         yield Endpoint(client, config)

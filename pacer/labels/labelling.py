@@ -224,7 +224,7 @@ class _Run:
             self.paid[question.question_hash] = answer
             self.ticker.advance()
             if answer.status == "ok":
-                self.unusable.clear()
+                self.unusable = self.unusable if self.stopped else []
                 return
             explained = f"{answer.status}; {_ADVICE[answer.status]}"
         else:

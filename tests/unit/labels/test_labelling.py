@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -324,6 +325,24 @@ def test_an_endpoint_that_gives_no_usable_answer_does_not_use_up_the_sample(
     audit = label(sample)
     stored = {status: 20} if status else {}
     assert audit["statuses"] == {"ok": sample.height - sum(stored.values())} | stored
+
+
+def test_an_answer_that_arrives_after_the_stop_hides_nothing(endpoint, label, records) -> None:
+    """One of two requests at a time is answered late."""
+    sample = sample_records(records, 40, seed=1)
+    late = sample["record_id"][0]
+
+    def reply(asked: dict[str, Any], _: int) -> Reply:
+        if asked["sample_uid"] != late:
+            return Reply(400, {})
+        while endpoint.seen.total() < 1 + MAX_IN_A_ROW:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        return good(asked)
+
+    endpoint.replies = reply
+    with pytest.raises(PacerError, match="for 20 records in a row, most recently"):
+        label(sample, concurrency=2)
 
 
 def test_refusals_between_answers_are_believed(endpoint, label, records) -> None:
