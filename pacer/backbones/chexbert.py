@@ -126,8 +126,9 @@ class CheXbert:
         longer = sum(bool(report.overflowing) for report in encoded.encodings)
         if longer:
             _log.warning(
-                f"warning: CheXbert reads the first {self.max_pieces} pieces of a text, and {longer} "
-                f"of {len(distinct)} texts are longer: findings after them are not in its labels"
+                f"warning: CheXbert reads the first {self.max_pieces} pieces of a text, and "
+                f"{longer} of {len(distinct)} texts are longer: findings after them are not in its "
+                "labels"
             )
         order = sorted(range(len(distinct)), key=lambda index: len(pieces[index]))
         with Ticker("labelling reports", len(order)) as ticker:

@@ -17,7 +17,7 @@ from pacer.core.validation import explain
 from pacer.text.rules import extract_anchor
 
 #: Statuses of an answer. Only ``ok`` yields a commitment.
-STATUSES: tuple[str, ...] = ("ok", "unreadable", "other_record", "cut_off", "refused")
+STATUSES: tuple[str, ...] = ("ok", "unreadable", "cut_off", "refused")
 
 #: Beginning and end of a model's reasoning: tags, and channels in the "harmony" format of gpt-oss.
 _TAG = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
@@ -73,9 +73,9 @@ class Answer(NamedTuple):
     """One parsed answer.
 
     Attributes:
-        status: ``ok``; ``unreadable`` (no JSON object with three lists of names); ``other_record``
-            (it has another record's identifier); ``cut_off`` (the token limit ended it before an
-            object); ``refused`` (by the model or its filter).
+        status: ``ok``; ``unreadable`` (no JSON object with three lists of names, or only that of
+            another record); ``cut_off`` (the token limit ended it before an object); ``refused``
+            (by the model or its filter).
         anchor: None unless ``status`` is ok.
         outside: the number of names that are no finding of the 13, which are left out.
     """
@@ -157,8 +157,8 @@ def read_answer(content: str, record_id: str, finish_reason: str | None = None) 
     """Parse an answer for ``record_id``: the last JSON object after the model's reasoning that has
     the three lists.
 
-    An object with another record's identifier is used only if there is no other; an object without
-    an identifier counts as this record's. Names that are no finding of the 13 are left out.
+    An object without an identifier counts as this record's. Names that are no finding of the 13 are
+    left out.
     """
     with suppress(ValueError, RecursionError):  # a gateway may give the text as a JSON string
         content = text if isinstance(text := json.loads(content), str) else content
@@ -166,15 +166,15 @@ def read_answer(content: str, record_id: str, finish_reason: str | None = None) 
     if not thoughts and _THOUGHTS.match(content):  # unfinished, perhaps with draft answers
         answer = ""
     labels = [
-        value for value in _objects(answer) if all(map(_is_names, map(value.get, POLARITIES)))
+        value
+        for value in _objects(answer)
+        if all(map(_is_names, map(value.get, POLARITIES)))
+        and str(value.get("sample_uid") or record_id).strip() == record_id
     ]
     if not labels:
         ended = {"length": "cut_off", "refusal": "refused", "content_filter": "refused"}
         return Answer(ended.get(finish_reason or "", "unreadable"))
-    own = [value for value in labels if str(value.get("sample_uid") or record_id) == record_id]
-    if not own:
-        return Answer("other_record")
-    named = {name: [*map(finding_named, own[-1][name])] for name in POLARITIES}
+    named = {name: [*map(finding_named, labels[-1][name])] for name in POLARITIES}
     anchor = Anchor.of(**{name: filter(None, findings) for name, findings in named.items()})
     return Answer("ok", anchor, sum(findings.count(None) for findings in named.values()))
 

@@ -52,7 +52,6 @@ _ADVICE = {
     "anchors.llm.reasoning_effort: low",
     "unreadable": "set anchors.llm.response_format: json_schema, or choose another model",
     "refused": "choose another model",
-    "other_record": "choose another model",
 }
 
 

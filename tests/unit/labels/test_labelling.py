@@ -247,7 +247,7 @@ def test_recorded_answers(label, sample, labelling, tmp_path) -> None:
     for _ in range(2):
         audit = label(config=config)
         assert (audit["answered"], audit["older_answers"]) == (5, 0)
-        assert audit["statuses"] == {"ok": 4, "other_record": 1}
+        assert audit["statuses"] == {"ok": 4, "unreadable": 1}
     path.write_text("".join(json.dumps(lines[0]) + "\n" for _ in range(2)))
     with pytest.raises(DataError, match=rf"record {ids[0]} has two answers"):
         label(config=config)
