@@ -49,8 +49,8 @@ _ADVICE = {
 }
 #: Words that reports share with the messages of endpoints.
 _COMMON = re.compile(
-    r"an?|[ai]s|[aio]n|i[ft]|its|and|[ai]re|[ab][tey]|been|but|can(not)?|for|from|ha[ds]|have|not?|o[fnr]"
-    r"|th(an|at|e|ere|is)|too?|was|were|which|will|with(out)?"
+    "a|an|and|are|as|at|be|been|but|by|can|cannot|for|from|has|have|if|in|is|it|its|no|not|of|on|or"
+    "|than|that|the|there|this|to|too|was|were|which|will|with|without"
 )
 
 
@@ -109,14 +109,14 @@ class Endpoint:
             with suppress(ValueError, RecursionError):
                 body = json.loads(response.content)
             kind = f"HTTP {response.status_code} without a completion"
-            error = body if isinstance(body, dict) else None  # others may hold an answer
-            return read_completion(body) or self._trouble(kind, error, question)
+            told = body if isinstance(body, dict) else None  # others may hold an answer
+            return read_completion(body) or self._trouble(kind, told, question)
 
     def _adapted(self, form: dict[str, Any], error: str, limit: int) -> bool:
         """Change the form for the rest of the run if the error names a parameter, unless another
         thread has already; return whether to send the request again."""
         if self.form is form:
-            if "max_completion_tokens" in error and not form.get("max_tokens"):
+            if "max_completion_tokens" in error and "max_tokens" not in form:
                 told = "max_completion_tokens"
                 self.form = form | {"max_tokens": openai.omit, told: limit}
             elif "response_format" in error and self.weaker:
@@ -131,7 +131,9 @@ class Endpoint:
     def _trouble(
         self, kind: str, body: Any = None, question: Question | None = None, final: bool = False
     ) -> Trouble:
-        said = " ".join(_message(body).replace(self.client.api_key, "…").split())
+        said = " ".join(_message(body).split())
+        if len(self.client.api_key) > 8:  # shorter ones are no secrets, but words
+            said = said.replace(self.client.api_key, "…")
         advice = next(_ADVICE[name] for name in _ADVICE if re.search(name, f"{kind} {said}"))
         if question:
             said = _without(said, question.request["messages"][-1]["content"].lower())

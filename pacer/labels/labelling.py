@@ -108,11 +108,13 @@ def label_sample(
     read = [read_answer(answer.raw, answer.record_id, answer.finish_reason) for answer in current]
     statuses = dict(sorted(Counter(answer.status for answer in read).items()))
     outside = sum(answer.outside for answer in read)
-    for status in sorted(statuses.keys() - {"ok"}):
-        advice = f"; {_ADVICE[status]}" if answers is paid else ""
+    unusable = Counter(statuses) + troubles
+    del unusable["ok"]
+    for kind, count in sorted(unusable.items()):
+        advice = f"; {_ADVICE[kind]}" if kind in _ADVICE and answers is paid else ""
         _log.warning(
-            f"labelling: {statuses[status]} of {len(read)} answers are {status.replace('_', ' ')}, "
-            f"so the rules label their records{advice}"
+            f"labelling: {kind.replace('_', ' ')}: {count} of {sample.height} records, which the "
+            f"rules label{advice}"
         )
     if outside:
         _log.warning(f"labelling: names outside the 13 findings that are left out: {outside}")
@@ -225,7 +227,7 @@ class _Run:
             if answer.status == "ok":
                 self.unusable = self.unusable if self.stopped else []
                 return
-            explained = f"{answer.status}; {_ADVICE[answer.status]}"
+            explained = f"{answer.status.replace('_', ' ')}; {_ADVICE[answer.status]}"
         else:
             self.troubles[question.record_id] = outcome
             explained = outcome.explained

@@ -75,7 +75,7 @@ def test_what_cannot_be_used_is_counted_and_said(endpoint, label, capfd) -> None
     audit = label()
     assert (audit["statuses"], audit["names_outside"]) == ({"cut_off": 3, "ok": 3}, 3)
     said = capfd.readouterr().err
-    assert "3 of 6 answers are cut off, so the rules label their records; raise anchors" in said
+    assert "cut off: 3 of 6 records, which the rules label; raise anchors.llm.max_tokens" in said
     assert "names outside the 13 findings that are left out: 3" in said
 
 
@@ -303,7 +303,7 @@ def test_a_file_that_dvc_linked_to_its_cache_does_not_grow(label, sample, tmp_pa
             "unreadable; set anchors.llm.response_format: json_schema",
             "unreadable",
         ),  # an answer, which is kept
-        (Reply(body=completion("", "length")), "cut_off; raise anchors.llm.max_tokens", "cut_off"),
+        (Reply(body=completion("", "length")), "cut off; raise anchors.llm.max_tokens", "cut_off"),
     ],
 )
 def test_an_endpoint_that_gives_no_usable_answer_does_not_use_up_the_sample(
@@ -345,7 +345,7 @@ def test_an_answer_that_arrives_after_the_stop_hides_nothing(endpoint, label, re
         label(sample, concurrency=2)
 
 
-def test_refusals_between_answers_are_believed(endpoint, label, records) -> None:
+def test_refusals_between_answers_are_believed_and_said(endpoint, label, records, capfd) -> None:
     sample = sample_records(records, 40, seed=1)
     well = set(sample["record_id"].to_list()[10::15])
     endpoint.replies = lambda asked, _: (
@@ -353,7 +353,9 @@ def test_refusals_between_answers_are_believed(endpoint, label, records) -> None
     )
     audit = label(sample, concurrency=1)
     assert audit["statuses"] == {"ok": len(well)}
-    assert audit["troubles"] == {"HTTP 400": sample.height - len(well)}
+    refused = sample.height - len(well)
+    assert audit["troubles"] == {"HTTP 400": refused}
+    assert f"HTTP 400: {refused} of {sample.height} records" in capfd.readouterr().err
 
 
 def test_size_schema_and_split(records: pl.DataFrame) -> None:
