@@ -9,6 +9,7 @@ another labeller are refused, so both sides of a score are always labelled in th
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import atomic_path, hash_bytes
 from pacer.core.progress import Ticker
 from pacer.core.schemas import ABOUT, read_about, read_table
+
+_log = logging.getLogger(__name__)
 
 #: Columns of ``references.parquet``; ``text`` is the SHA-256 of the report.
 LABEL_SCHEMA: dict[str, pl.DataType] = {
@@ -112,13 +115,21 @@ class CheXbert:
     @torch.inference_mode()
     def __call__(self, reports: list[str]) -> Tensor:
         """Label reports ``[n]`` -> int32 ``[n, 14]``, in the given order; equal texts are labelled
-        once."""
+        once. The number of texts that are too long for the labeller is logged."""
         texts = [" ".join(report.split()) for report in reports]
         distinct = list(dict.fromkeys(texts))
         labels = torch.zeros(len(distinct), len(OBSERVATIONS), dtype=torch.int32)
         if not distinct:
             return labels
-        pieces = self.tokenizer(distinct, truncation=True, max_length=self.max_pieces)["input_ids"]
+        encoded = self.tokenizer(distinct, truncation=True, max_length=self.max_pieces)
+        pieces = encoded["input_ids"]
+        longer = sum(bool(report.overflowing) for report in encoded.encodings)
+        if longer:
+            _log.warning(
+                f"warning: CheXbert reads the first {self.max_pieces} pieces of a text, and "
+                f"{longer} of {len(distinct)} texts are longer: findings after them are not in its "
+                "labels"
+            )
         order = sorted(range(len(distinct)), key=lambda index: len(pieces[index]))
         with Ticker("labelling reports", len(order)) as ticker:
             for start in range(0, len(order), self.batch_size):

@@ -188,6 +188,8 @@ class Corpus(Strict):
 class Labelling(Strict):
     """The group ``anchors.llm``: how the LLM labels the sampled reports."""
 
+    removed: ClassVar = {"attempts": "delete it. Each request is tried up to 8 times"}
+
     provider: Literal["none", "recorded", "openai"]
     recorded: str | None
     model: str
@@ -198,7 +200,6 @@ class Labelling(Strict):
     max_tokens: Positive
     concurrency: Positive
     timeout: PositiveFloat
-    attempts: Positive
     unanswered: Literal["stop", "rules"]
     send_reports_to: str | None
     prompt_file: str | None

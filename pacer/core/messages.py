@@ -10,6 +10,7 @@ _ON_STDERR = (
     "pacer.standins.make",
     "pacer.labels.endpoint",
     "pacer.labels.labelling",
+    "pacer.backbones.chexbert",
     "pacer.core.io",
 )
 

@@ -6,25 +6,28 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pacer.core.anchor import POLARITIES, Anchor, normalize_finding
 from pacer.core.errors import DataError
 from pacer.core.io import read_journal
 from pacer.core.validation import explain
+from pacer.text.rules import extract_anchor
 
 #: Statuses of an answer. Only ``ok`` yields a commitment.
-STATUSES: tuple[str, ...] = ("ok", "unreadable", "other_record", "cut_off", "refused")
+STATUSES: tuple[str, ...] = ("ok", "unreadable", "cut_off", "refused")
 
 #: Beginning and end of a model's reasoning: tags, and channels in the "harmony" format of gpt-oss.
 _TAG = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
-_REASONING = re.compile(rf"\s*(?:[<◁]{_TAG}[>▷]|\[THINK\]|(?:<\|start\|>assistant)?<\|channel\|>)")
-_REASONING_END = re.compile(rf"[<◁]/{_TAG}[>▷]|\[/THINK\]|<\|channel\|>final\b")
-_LIKE_JSON = re.compile(r'\{\s*"')
-_BRACES = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}]', re.DOTALL)
-_Tokens = Annotated[int, Field(ge=0, le=10**9)]
+_THOUGHTS = re.compile(rf"\s*(?:[<◁]{_TAG}[>▷]|\[THINK\]|(?:<\|start\|>assistant)?<\|channel\|>)")
+_THOUGHTS_END = re.compile(rf"[<◁]/{_TAG}[>▷]|\[/THINK\]|<\|channel\|>final\b")
+#: Fields of a message with an answer, and with the reasoning.
+_ANSWER = ("content", "tool_calls", "function_call", "parsed")
+_REASONING = ("reasoning_content", "reasoning", "thinking")
+#: The name of CheXpert's labelers that neither the vocabulary nor the rules know.
+_CHEXPERT = {"pleural other": "pleural abnormality"}
 _Line = TypeVar("_Line", bound=BaseModel)
 
 
@@ -37,8 +40,8 @@ class Reply(BaseModel):
     raw: str
     finish_reason: str | None = None
     model: str | None = None
-    prompt_tokens: _Tokens | None = None
-    completion_tokens: _Tokens | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
 
 
 class StoredAnswer(Reply):
@@ -70,14 +73,16 @@ class Answer(NamedTuple):
     """One parsed answer.
 
     Attributes:
-        status: ``ok``; ``unreadable`` (no JSON object with three lists of names); ``other_record``
-            (it has another record's identifier); ``cut_off`` (the token limit ended it before an
-            object); ``refused`` (by the model or its filter).
+        status: ``ok``; ``unreadable`` (no JSON object with three lists of names, or only that of
+            another record); ``cut_off`` (the token limit ended it before an object); ``refused``
+            (by the model or its filter).
         anchor: None unless ``status`` is ok.
+        outside: the number of names that are no finding of the 13, which are left out.
     """
 
     status: str
     anchor: Anchor | None = None
+    outside: int = 0
 
 
 def validated_lines(lines: Iterable[tuple[int, Any]], path: Path, kind: type[_Line]) -> list[_Line]:
@@ -102,112 +107,86 @@ def read_answers(path: Path) -> list[StoredAnswer]:
     return validated_lines(read_journal(path), path, StoredAnswer)
 
 
-def is_answer(line: StoredAnswer) -> bool:
-    """Whether a line of a cache is an answer of the model. Earlier versions stored the body of
-    every response with HTTP 200; one that was not a completion has no reason for its end, no model
-    and no token counts."""
-    about = line.finish_reason, line.model, line.prompt_tokens, line.completion_tokens
-    return about != (None, None, None, None) or read_answer(line.raw, line.record_id).status == "ok"
-
-
 def read_completion(completion: Any) -> Reply | None:
     """Extract the reply of a ``chat.completion`` object; None for anything else.
 
-    The text is the content (a string, chunks, or an object that a gateway has parsed) and the
-    arguments of called tools. If these are empty and the model has finished, it is the reasoning.
-    Other values of an unexpected type become None.
+    The text is the content and the arguments of called tools, whether as texts, as chunks or as
+    objects that a gateway has parsed. If these are empty and the model has finished, it is the
+    reasoning. Other values of an unexpected type become None.
     """
     try:
-        model = completion.get("model")
-        usage = completion.get("usage")
         choice = completion["choices"][0]
-        finish_reason = choice.get("finish_reason")
-        message = choice["message"]
-        content = message.get("content")
-        refusal = message.get("refusal")
-        calls = message.get("tool_calls")
+        message, ended = choice["message"], _text(choice.get("finish_reason")) or "unknown"
+        texts = [_text(message.get(name)) for name in (*_ANSWER, *_REASONING)]
+        model, usage = completion.get("model"), completion.get("usage") or {}
+        tokens = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     except (LookupError, TypeError, AttributeError):
         return None
-    if isinstance(content, dict):  # a gateway has parsed the text
-        content = json.dumps(content)
-    if (
-        not message
-        or not isinstance(content, str | list | None)
-        or choice.get("error")
-        or finish_reason == "error"
-    ):
+    if not message or ended == "error":
         return None
-    if isinstance(content, list):
-        chunks = [chunk.get("text") if isinstance(chunk, dict) else chunk for chunk in content]
-        chunks = [chunk.get("value") if isinstance(chunk, dict) else chunk for chunk in chunks]
-        content = "".join(chunk for chunk in chunks if isinstance(chunk, str))
-    called = list(calls) if isinstance(calls, list) else []
-    called.append({"function": message.get("function_call")})
-    called.append({"function": {"arguments": message.get("parsed")}})  # parsed by a gateway
-    raw = "\n".join(filter(None, [content, *_arguments(called)]))
-    if not raw.strip() and not refusal and finish_reason != "length":
-        reasoning = (
-            _text(message.get(name)) for name in ("reasoning_content", "reasoning", "thinking")
-        )
-        raw = next(filter(None, reasoning), "")
-    usage = usage if isinstance(usage, dict) else {}
+    raw = "\n".join(filter(None, texts[: len(_ANSWER)]))
+    if not raw.strip() and message.get("refusal"):
+        ended = "refusal"
+    elif not raw.strip() and ended != "length":
+        raw = next(filter(None, texts[len(_ANSWER) :]), "")
+    tokens = [count if type(count) is int else None for count in tokens]
     return Reply(
-        raw=_text(raw) or "",
-        finish_reason="refusal" if refusal and not raw else _text(finish_reason) or "unknown",
-        model=_text(model),
-        prompt_tokens=_count(usage.get("prompt_tokens")),
-        completion_tokens=_count(usage.get("completion_tokens")),
+        raw=raw,
+        finish_reason=ended,
+        model=_text(model) or None,
+        prompt_tokens=tokens[0],
+        completion_tokens=tokens[1],
     )
 
 
-def _arguments(calls: list[Any]) -> list[str]:
-    """Return the arguments of the tools that a message calls."""
-    functions = [call.get("function") for call in calls if isinstance(call, dict)]
-    given = [function.get("arguments") for function in functions if isinstance(function, dict)]
-    return [value if isinstance(value, str) else json.dumps(value) for value in given if value]
-
-
-def _text(value: Any) -> str | None:
-    """Replace lone surrogates, which JSON can contain but a file cannot, by "?". Return None if the
-    value is not text."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= 10**9 else None
+def _text(value: Any) -> str:
+    """Return the text of a message's field: of a text, of chunks, of called tools, or of an object
+    that a gateway has parsed. Lone surrogates, which JSON can contain but a file cannot, become
+    "?"."""
+    if isinstance(value, list):
+        return "".join(map(_text, value))
+    if isinstance(value, dict):
+        inner = [
+            value[name] for name in ("text", "value", "function", "arguments") if name in value
+        ]
+        return _text(inner) if inner else json.dumps(value)
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def read_answer(content: str, record_id: str, finish_reason: str | None = None) -> Answer:
     """Parse an answer for ``record_id``: the last JSON object after the model's reasoning that has
     the three lists.
 
-    An object with another record's identifier is used only if there is no other; an object without
-    an identifier counts as this record's. Names outside the vocabulary are left out.
+    An object without an identifier counts as this record's. Names that are no finding of the 13 are
+    left out.
     """
     with suppress(ValueError, RecursionError):  # a gateway may give the text as a JSON string
         content = text if isinstance(text := json.loads(content), str) else content
-    *reasoning, answer = _REASONING_END.split(content)
-    if not reasoning and _REASONING.match(
-        content
-    ):  # unfinished reasoning, which may contain draft answers
+    *thoughts, answer = _THOUGHTS_END.split(content)
+    if not thoughts and _THOUGHTS.match(content):  # unfinished, perhaps with draft answers
         answer = ""
-    objects = list(_objects(answer))
     labels = [
-        value for value in objects if all(_is_names(value.get(polarity)) for polarity in POLARITIES)
+        value
+        for value in _objects(answer)
+        if all(map(_is_names, map(value.get, POLARITIES)))
+        and str(value.get("sample_uid") or record_id).strip() == record_id
     ]
     if not labels:
         ended = {"length": "cut_off", "refusal": "refused", "content_filter": "refused"}
-        return Answer("unreadable" if objects else ended.get(finish_reason or "", "unreadable"))
-    of_record = [
-        value for value in labels if str(value.get("sample_uid") or record_id).strip() == record_id
-    ]
-    if not of_record:
-        return Answer("other_record")
-    named = {polarity: map(normalize_finding, of_record[-1][polarity]) for polarity in POLARITIES}
-    return Answer(
-        "ok",
-        Anchor.of(**{polarity: filter(None, findings) for polarity, findings in named.items()}),
-    )
+        return Answer(ended.get(finish_reason or "", "unreadable"))
+    named = {name: [*map(finding_named, labels[-1][name])] for name in POLARITIES}
+    anchor = Anchor.of(**{name: filter(None, findings) for name, findings in named.items()})
+    return Answer("ok", anchor, sum(findings.count(None) for findings in named.values()))
+
+
+def finding_named(name: str) -> str | None:
+    """Return the finding of the 13 that a name stands for, None if there is none: in the words of
+    the prompt, of CheXpert's columns, or of a report that affirms this finding alone ("left pleural
+    effusion")."""
+    if known := _CHEXPERT.get(name.strip().lower()) or normalize_finding(name):
+        return known
+    read = extract_anchor(name).positive
+    return read[0] if len(read) == 1 else None
 
 
 def _is_names(value: Any) -> bool:
@@ -215,27 +194,16 @@ def _is_names(value: Any) -> bool:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the outermost JSON objects of a text. Objects inside of an incomplete or malformed
-    object are skipped."""
+    """Yield the JSON objects of a text from left to right, but neither their parts nor the rules'
+    candidate, which a model may repeat from the question."""
     decoder = json.JSONDecoder()
-    start = text.find("{")
-    while start >= 0:
-        try:
-            value, end = decoder.raw_decode(text, start)
-            yield value
-        except RecursionError:
-            return
-        except ValueError:
-            end = _end_of_braces(text, start) if _LIKE_JSON.match(text, start) else start + 1
-        start = text.find("{", end)
-
-
-def _end_of_braces(text: str, start: int) -> int:
-    """Return where the brace at ``start`` is closed, or the end of the text if it is not. Braces in
-    quotes do not count."""
-    depth = 0
-    for match in _BRACES.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(match[0], 0)
-        if depth == 0:
-            return match.end()
-    return len(text)
+    end = 0
+    while (start := text.find("{", end)) >= 0:
+        end = start + 1
+        with suppress(ValueError):
+            try:
+                value, end = decoder.raw_decode(text, start)
+            except RecursionError:
+                return
+            if "regex_anchor" not in text[max(start - 20, 0) : start]:
+                yield value

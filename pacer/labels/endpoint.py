@@ -1,5 +1,5 @@
-"""The endpoint of the labelling model, which is a chat-completions API: requests, and adapting them
-to parameters that it refuses.
+"""The endpoint of the labelling model, which is a chat-completions API. Retries, timeouts and
+``Retry-After`` are those of the official client.
 
 The data use agreements of credentialed corpora such as MIMIC-CXR forbid sending reports to third
 parties. So nothing is sent unless ``anchors.llm.send_reports_to`` equals the host of the endpoint.
@@ -11,103 +11,57 @@ from __future__ import annotations
 import json
 import logging
 import re
-import threading
 from collections.abc import Generator
-from concurrent.futures import Future
-from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
-import httpx2
 import openai
 
 from pacer.config import Labelling
-from pacer.core.errors import ConfigError
+from pacer.core.errors import ConfigError, PacerError
 from pacer.labels.answers import Reply, read_completion
 from pacer.labels.questions import Question, response_format
 
 _log = logging.getLogger(__name__)
 
-#: The next weaker ``anchors.llm.response_format``, for an endpoint that refuses one.
-_WEAKER = {"json_schema": "json_object", "json_object": "none"}
-#: Statuses with which endpoints refuse a parameter that they do not know.
-_UNKNOWN_PARAMETER = (400, 404, 415, 422, 501)
+#: Attempts at a request in one run. Without ``Retry-After``, the waits between them (0.5 to 8 s)
+#: add up to half a minute, in which a server restarts; a rerun repeats what still fails.
+ATTEMPTS = 8
 #: Refusals that may succeed later, or with another key or address.
 _PASSING = (401, 402, 403, 404, 408, 409, 429)
-#: Content types that may be shown in messages; any other could quote the request.
-_CONTENT_TYPES = frozenset(
-    {
-        "application/json",
-        "application/x-ndjson",
-        "text/event-stream",
-        "text/html",
-        "text/plain",
-        "text/xml",
-    }
+#: Advice by what an error says; the first pattern that is found counts.
+_ADVICE = {
+    "(?i)certificate": "name a file with the certificate of its authority in SSL_CERT_FILE",
+    "(?i)no connection.*(wrong.version|record layer|disconnected|reset)|plain http": "check "
+    "whether anchors.llm.base_url has to begin with http:// or https://",
+    "no connection": "start the server, or correct host and port in anchors.llm.base_url",
+    "disconnected": "look into the log of the server",
+    "timeout": "raise anchors.llm.timeout, or lower anchors.llm.concurrency",
+    "(?i)HTTP 40[123]|api key": "check the API key in OPENAI_API_KEY and the account",
+    "HTTP 429": "rerun the stage later, or lower anchors.llm.concurrency",
+    "temperature": "set anchors.llm.temperature: null",
+    "reasoning_effort": "set anchors.llm.reasoning_effort: null",
+    "(?i)context|too long": "give the server a longer context, which holds the prompt (some 1,700 "
+    "tokens), the report and anchors.llm.max_tokens",
+    "HTTP [23]|HTTP 404|model": "check anchors.llm.model and anchors.llm.base_url, which often "
+    "ends in /v1",
+    "": "see docs/commitments.md, Label with a language model",
+}
+#: Words that reports share with the messages of endpoints.
+_COMMON = re.compile(
+    "a|an|and|are|as|at|be|been|but|by|can|cannot|for|from|has|have|if|in|is|it|its|no|not|of|on|or"
+    "|than|that|the|there|this|to|too|was|were|which|will|with|without"
 )
-#: Parameters that are left out of requests if set to ``null``.
-_OPTIONAL = ("temperature", "reasoning_effort")
 
 
-class Outcome(NamedTuple):
-    """The outcome of a request after the client's retries."""
+class Trouble(NamedTuple):
+    """Why a request has no answer: the ``kind`` is counted in the audit, and the explanation adds
+    what the endpoint says, without report text, and advice. ``final``: another try would not
+    help."""
 
-    #: ``refused``: another try would not help; ``failed``: it may.
-    status: Literal["answered", "refused", "failed"]
-    reply: Reply | None = None
-    #: The reason why there is no answer: ``timeout``, ``disconnected``, or for example
-    #: ``HTTP 503``.
-    reason: str = ""
-
-
-class Fault(NamedTuple):
-    """An error reported by the endpoint."""
-
-    #: The parameter that the endpoint refuses.
-    param: str = ""
-    code: str = ""
-    #: The whole error as JSON text, which may quote the request.
-    text: str = ""
-
-    @classmethod
-    def of(cls, body: Any) -> Fault:
-        """Read the body of an error."""
-        error = (body.get("error") or body) if isinstance(body, dict) else body
-        fields = error if isinstance(error, dict) else {}
-        return cls(
-            param=str(fields.get("param") or ""),
-            code=str(fields.get("code") or ""),
-            text=json.dumps(error),
-        )
-
-
-class Form(NamedTuple):
-    """The form in which requests are sent: as configured, until the endpoint refuses it."""
-
-    response_format: str
-    token_limit: str = "max_tokens"
-
-    def sent(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return a configured request in this form."""
-        others = {
-            name: value
-            for name, value in request.items()
-            if name not in ("max_tokens", "response_format")
-        }
-        return (
-            others
-            | {self.token_limit: request["max_tokens"]}
-            | response_format(self.response_format)
-        )
-
-    def after(self, fault: Fault) -> Form | None:
-        """Return the form to try after a refusal; None if another form would not help."""
-        about = fault.param or fault.text  # a message on another parameter may mention these, too
-        renamed = fault.param == "max_tokens" and fault.code.startswith("unsupported")
-        if self.token_limit == "max_tokens" and (renamed or "max_completion_tokens" in fault.text):
-            return self._replace(token_limit="max_completion_tokens")
-        if self.response_format in _WEAKER and "response_format" in about:
-            return self._replace(response_format=_WEAKER[self.response_format])
-        return None
+    kind: str
+    explained: str
+    final: bool = False
 
 
 class Endpoint:
@@ -116,98 +70,96 @@ class Endpoint:
 
     def __init__(self, client: openai.OpenAI, config: Labelling):
         self.client = client
-        self.form = Form(config.response_format)
         self.address = client.base_url.netloc.decode()
-        self._lock = threading.Lock()
+        #: Parameters in place of those that the endpoint refused, and the weaker formats left.
+        self.form: dict[str, Any] = {}
+        formats = ("json_schema", "json_object", "none")
+        self.weaker = [*formats[formats.index(config.response_format) + 1 :]]
 
-    def ask(self, question: Question) -> Outcome:
-        """Request a chat completion, with the client's retries. A response with HTTP 200 that is
-        not a completion counts as a failure."""
+    def check(self) -> None:
+        """Raise a PacerError if the endpoint cannot be reached. No report is sent."""
+        try:
+            self.client.with_options(max_retries=0, timeout=5).models.with_raw_response.list()
+        except openai.APIError as error:  # not every endpoint lists its models
+            if type(error) is openai.APIConnectionError:
+                trouble = self._trouble("no connection", error.__cause__)
+                raise PacerError(
+                    f"{self.address}: {trouble.explained}. No report was sent"
+                ) from None
+
+    def ask(self, question: Question) -> Reply | Trouble:
+        """Request a chat completion. A response with HTTP 200 that is none counts as a trouble."""
         while True:
             form = self.form
-            sent = form.sent(question.request)
             try:
-                response = self.client.chat.completions.with_raw_response.create(**sent)
+                response = self.client.chat.completions.with_raw_response.create(
+                    **question.request | form
+                )
             except openai.APIStatusError as error:
-                fault = Fault.of(error.body)
-                if error.status_code in _UNKNOWN_PARAMETER and self._adapted(form, fault):
+                if self._adapted(form, json.dumps(error.body), question.request["max_tokens"]):
                     continue
-                refused = 400 <= error.status_code < 500 and error.status_code not in _PASSING
-                reason = f"HTTP {error.status_code}{_named(fault, sent)}"
-                return Outcome("refused" if refused else "failed", reason=reason)
+                status = error.status_code
+                final = 400 <= status < 500 and status not in _PASSING
+                return self._trouble(f"HTTP {status}", error.body, question, final)
+            except openai.APITimeoutError:
+                return self._trouble("timeout")
             except openai.APIConnectionError as error:
-                late = isinstance(error, openai.APITimeoutError)
-                return Outcome("failed", reason="timeout" if late else "disconnected")
-            try:
-                body = json.loads(response.content.decode("utf-8-sig", "replace"))
-            except (ValueError, RecursionError):
-                body = None
-            reply = read_completion(body)
-            if reply is not None:
-                return Outcome("answered", reply)
-            kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-            kind = kind if kind in _CONTENT_TYPES else "no known content type"
-            what = "an error" if isinstance(body, dict) and body.get("error") else "no completion"
-            reason = f"HTTP {response.status_code}, {kind}, {what}{_named(Fault.of(body), sent)}"
-            return Outcome("failed", reason=reason)
+                return self._trouble("disconnected", error.__cause__)
+            body = None
+            with suppress(ValueError, RecursionError):
+                body = json.loads(response.content)
+            kind = f"HTTP {response.status_code} without a completion"
+            told = body if isinstance(body, dict) else None  # others may hold an answer
+            return read_completion(body) or self._trouble(kind, told, question)
 
-    def _adapted(self, form: Form, fault: Fault) -> bool:
-        """Change the form for the rest of the run, unless another thread already has; return
-        whether to send the request again."""
-        with self._lock:
-            if self.form != form:
-                return True
-            following = form.after(fault)
-            if following is None:
+    def _adapted(self, form: dict[str, Any], error: str, limit: int) -> bool:
+        """Change the form for the rest of the run if the error names a parameter, unless another
+        thread has already; return whether to send the request again."""
+        if self.form is form:
+            if "max_completion_tokens" in error and "max_tokens" not in form:
+                told = "max_completion_tokens"
+                self.form = form | {"max_tokens": openai.omit, told: limit}
+            elif "response_format" in error and self.weaker:
+                told = f"response_format {self.weaker[0]}"
+                format = response_format(self.weaker.pop(0))
+                self.form = form | ({"response_format": openai.omit} | format)
+            else:
                 return False
-            self.form = following
-            changed = next(
-                name for name in Form._fields if getattr(form, name) != getattr(following, name)
-            )
-            kind = (
-                f"{changed} {getattr(form, changed)}; this run sends {getattr(following, changed)}"
-            )
-            _log.warning(f"labelling: the endpoint refuses {kind}")
-            return True
+            _log.warning(f"labelling: the endpoint refuses a parameter; this run sends {told}")
+        return True
+
+    def _trouble(
+        self, kind: str, body: Any = None, question: Question | None = None, final: bool = False
+    ) -> Trouble:
+        said = " ".join(_message(body).split())
+        if len(self.client.api_key) > 8:  # shorter ones are no secrets, but words
+            said = said.replace(self.client.api_key, "…")
+        advice = next(_ADVICE[name] for name in _ADVICE if re.search(name, f"{kind} {said}"))
+        if question:
+            said = _without(said, question.request["messages"][-1]["content"].lower())
+        return Trouble(kind, f"{kind}{said and ': '}{said.rstrip('.'):.200}; {advice}", final)
 
 
-def _named(fault: Fault, sent: dict[str, Any]) -> str:
-    """Return parameter and code of a fault for a message, but only if they are known names:
-    anything else may quote the report or the key."""
-    param = re.split(r"[.\[]", fault.param)[0]
-    param = param if param in sent else ""
-    code = fault.code if re.fullmatch(r"[a-z_]*_[a-z_]*|[0-9]{1,5}", fault.code) else ""
-    advice = f": set anchors.llm.{param}: null" if param in _OPTIONAL else ""
-    return (
-        "".join(f", {name} {value}" for name, value in (("param", param), ("code", code)) if value)
-        + advice
-    )
+def _message(body: Any) -> str:
+    """Return the text of an error: its message, or its code if there is none."""
+    if isinstance(body, list):
+        body = body[0] if body else None
+    if isinstance(body, dict):
+        names = ("error", "message", "detail", "msg", "code")
+        return next(filter(None, (_message(body.get(name)) for name in names)), "")
+    return re.sub(r"<[^>]*>|\\+[nrt]|\S*\*\S*", " ", str(body or ""))  # * masks a key
 
 
-class _TimedClient(openai.DefaultHttpxClient):
-    """An HTTP client whose timeout, in seconds, is for the whole request; that of httpx2 starts
-    again with every byte."""
-
-    def __init__(self, deadline: float, **options: Any):
-        super().__init__(**options)
-        self.deadline = deadline
-
-    def send(self, *request: Any, **options: Any) -> Any:
-        """Send a request and read the response. Raises a ReadTimeout if it takes longer than the
-        deadline."""
-        future = Future[Any]()
-
-        def work() -> None:
-            try:
-                future.set_result(super(_TimedClient, self).send(*request, **options))
-            except BaseException as error:
-                future.set_exception(error)
-
-        threading.Thread(target=work, daemon=True).start()
-        try:
-            return future.result(self.deadline)
-        except TimeoutError:
-            raise httpx2.ReadTimeout(f"no complete answer in {self.deadline} s") from None
+def _without(message: str, sent: str) -> str:
+    """Return a message without the part from the first to the last word in it that was sent."""
+    words = {*re.findall(r"\w+", sent)}
+    quoted = [
+        match
+        for match in re.finditer(r"\w+", message)
+        if not _COMMON.fullmatch(word := match[0].lower())
+        and (word in words or (len(word) > 3 and word in sent))
+    ]
+    return f"{message[: quoted[0].start()]}…{message[quoted[-1].end() :]}" if quoted else message
 
 
 @contextmanager
@@ -217,20 +169,17 @@ def connect(config: Labelling) -> Generator[Endpoint]:
     sent."""
     for library in ("openai", "httpx2", "httpcore2"):  # their logs may contain requests
         logging.getLogger(library).setLevel(logging.CRITICAL)
-    try:  # the address in use, whether from the parameters or the environment
-        with openai.OpenAI(api_key="none", base_url=config.base_url) as client:
-            url = client.base_url
-        host = url.host.lower() if url.scheme in ("http", "https") else ""
-    except (
-        Exception
-    ):  # from the client's HTTP library; not shown, as the address may contain a password
-        host = ""
-    if host and (url.query or url.fragment):
-        raise ConfigError(
-            "anchors.llm.base_url has a query or fragment (? or #), which the client does not "
-            "send; remove it. For Azure, set base_url to "
-            "https://RESOURCE.openai.azure.com/openai/v1, and model to the deployment name"
+    try:
+        client = openai.OpenAI(
+            api_key="none",
+            base_url=config.base_url,
+            max_retries=ATTEMPTS - 1,
+            timeout=config.timeout,
         )
+        url = client.base_url  # whether from the parameters or the environment
+        host = url.host.lower() if url.scheme in ("http", "https") else ""
+    except Exception:  # of the HTTP library; not shown, as the address may contain a password
+        host = ""
     consent = config.send_reports_to
     if not host or consent is None or consent.strip().lower() != host:
         raise ConfigError(
@@ -239,17 +188,14 @@ def connect(config: Labelling) -> Generator[Endpoint]:
             "that host if your data may go there (MIMIC's data use agreement forbids sharing with "
             "third parties), or set anchors.llm.provider: none"
         )
-    http = _TimedClient(config.timeout, follow_redirects=False, trust_env=url.scheme == "https")
-    try:
-        client = openai.OpenAI(
-            base_url=url, max_retries=config.attempts - 1, timeout=config.timeout, http_client=http
-        )
-    except openai.OpenAIError:
-        client = None
-    if client is None or not re.fullmatch(r"[!-~]+", client.api_key):
+    key = ""
+    with suppress(openai.OpenAIError):  # no key in the environment
+        key = openai.OpenAI(base_url=url).api_key
+    if not re.fullmatch(r"[!-~]+", key):
         raise ConfigError(
             "anchors.llm.provider = 'openai' needs an API key in OPENAI_API_KEY (ASCII, without "
             "spaces); for a local endpoint, any text will do"
         )
-    with client:
+    http = openai.DefaultHttpxClient(follow_redirects=False, trust_env=url.scheme == "https")
+    with client.with_options(api_key=key, http_client=http) as client:
         yield Endpoint(client, config)

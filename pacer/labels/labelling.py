@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,7 +27,6 @@ from pacer.core.progress import Ticker
 from pacer.labels.answers import (
     Reply,
     StoredAnswer,
-    is_answer,
     read_answer,
     read_answers,
     read_completion,
@@ -43,11 +42,17 @@ from pacer.labels.questions import (
 _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from pacer.labels.endpoint import Endpoint, Outcome
-
+    from pacer.labels.endpoint import Endpoint, Trouble
 
 #: Number of consecutive requests without a readable answer after which the run stops.
 MAX_IN_A_ROW = 20
+#: Advice by the status of an answer that cannot be used.
+_ADVICE = {
+    "cut_off": "raise anchors.llm.max_tokens, which a model that thinks uses up, or set "
+    "anchors.llm.reasoning_effort: low",
+    "unreadable": "set anchors.llm.response_format: json_schema, or choose another model",
+    "refused": "choose another model",
+}
 
 
 def label_sample(
@@ -83,38 +88,44 @@ def label_sample(
     if config.provider != "none":
         questions = build_questions(sample, records, config, prompt, rules)
     # recorded answers are always read from their own file
-    bought = [answer for answer in read_answers(path) if answer.provider == "openai"]
-    paid = {answer.key: answer for answer in bought if is_answer(answer)}
-    num_other = len(bought) - len(paid)
-    if num_other:
-        _log.warning(
-            f"labelling: lines of {path} that are not answers from a model: {num_other}; their "
-            "requests will be sent again"
-        )
-    reused = 0
-    troubles = Counter[str]()
+    paid = {answer.key: answer for answer in read_answers(path) if answer.provider == "openai"}
+    answers, missing, troubles = paid, [], Counter[str]()
     if config.provider == "recorded":
-        current = _recorded(questions, Path(str(config.recorded)), config)
+        answers = _recorded(questions, Path(str(config.recorded)), config)
     else:
         _find_earlier(questions, paid)
         missing = [question for question in questions if question.question_hash not in paid]
-        reused = len(questions) - len(missing)
-        if missing:
-            troubles = _ask_all(missing, reused, paid, config, path)
-        current = [
-            paid[question.question_hash] for question in questions if question.question_hash in paid
-        ]
-    used = {answer.key for answer in current if answer.provider == "openai"}
+    if missing:
+        troubles = _ask_all(missing, len(questions), paid, config, path)
+    current = [
+        answers[question.question_hash]
+        for question in questions
+        if question.question_hash in answers
+    ]
+    used = {answer.key for answer in current if answers is paid}
     older = [answer for key, answer in paid.items() if key not in used]
     _write(path, current, older)
     read = [read_answer(answer.raw, answer.record_id, answer.finish_reason) for answer in current]
+    statuses = dict(sorted(Counter(answer.status for answer in read).items()))
+    outside = sum(answer.outside for answer in read)
+    unusable = Counter(statuses) + troubles
+    del unusable["ok"]
+    for kind, count in sorted(unusable.items()):
+        advice = f"; {_ADVICE[kind]}" if kind in _ADVICE and answers is paid else ""
+        _log.warning(
+            f"labelling: {kind.replace('_', ' ')}: {count} of {sample.height} records, which the "
+            f"rules label{advice}"
+        )
+    if outside:
+        _log.warning(f"labelling: names outside the 13 findings that are left out: {outside}")
     return {
         "provider": config.provider,
         "prompt": hash_bytes(prompt.encode()),
         "sampled": sample.height,
         "answered": len(current),
-        "reused": reused,
-        "statuses": dict(sorted(Counter(answer.status for answer in read).items())),
+        "reused": len(questions) - len(missing) if answers is paid else 0,
+        "statuses": statuses,
+        "names_outside": outside,
         "models": dict(sorted(Counter(answer.model or "unknown" for answer in current).items())),
         "prompt_tokens": sum(answer.prompt_tokens or 0 for answer in current),
         "completion_tokens": sum(answer.completion_tokens or 0 for answer in current),
@@ -125,84 +136,71 @@ def label_sample(
 
 def _find_earlier(questions: Iterable[Question], paid: dict[str, StoredAnswer]) -> None:
     """Give answers of version 0.4 and earlier the key of the question that they answer."""
-    earlier = defaultdict[str, set[str]](set)
-    for key, answer in paid.items():
-        if answer.question_hash is None:
-            earlier[answer.record_id].add(key)
+    old = {answer.record_id for answer in paid.values() if answer.question_hash is None}
     for question in questions:
-        keys = earlier[question.record_id]
-        if question.question_hash in paid or not keys:
-            continue
-        if found := next(filter(keys.__contains__, earlier_keys(question)), None):
-            update = {"question_hash": question.question_hash}
-            paid[question.question_hash] = paid.pop(found).model_copy(update=update)
+        key = question.question_hash
+        if question.record_id in old and key not in paid:
+            for found in filter(paid.__contains__, earlier_keys(question)):
+                paid[key] = paid.pop(found).model_copy(update={"question_hash": key})
+                break
 
 
 def _ask_all(
     missing: Sequence[Question],
-    reused: int,
+    total: int,
     paid: dict[str, StoredAnswer],
     config: Labelling,
     path: Path,
 ) -> Counter[str]:
     """Send the unanswered questions from several threads, and add the answers to ``paid``. Return
-    the number of requests without an answer, by reason. ``reused``: the number of questions that
-    already have an answer."""
+    the number of requests without an answer, by reason. ``total``: the number of all questions."""
     from pacer.labels.endpoint import connect  # the client takes a second to import
 
     with connect(config) as endpoint:
-        inputs = sum(
-            len(message["content"])
-            for question in missing
-            for message in question.request["messages"]
-        )
+        endpoint.check()
+        inputs = sum(len(part["content"]) for one in missing for part in one.request["messages"])
         estimate = f"about {inputs / 4e6:.2f} M input tokens (characters / 4)"
         at_most = f"at most {len(missing) * config.max_tokens / 1e6:.2f} M output tokens"
         _log.info(f"labelling: {len(missing)} requests to send: {estimate}, {at_most}")
         _write(path, (), paid.values())  # a new file: DVC may have linked the old one to its cache
         with path.open("a", encoding="utf-8") as file, Ticker("labelling", len(missing)) as ticker:
-            requests = _Requests(endpoint, paid, config, file, ticker)
+            run = _Run(endpoint, config, paid, file, ticker)
             with ThreadPoolExecutor(config.concurrency) as pool:
-                list(pool.map(requests.send, missing))
+                list(pool.map(run.send, missing))
     again = "Answers that arrived are saved; rerun the stage for the rest"
-    refused = requests.troubles.total() - len(requests.failed)
-    if requests.stopped or refused == len(missing) + reused:
+    failed = [name for name, trouble in run.troubles.items() if not trouble.final]
+    if run.stopped or len(run.troubles) - len(failed) == total:
         raise PacerError(
-            f"{endpoint.address} gave no usable answer for {len(requests.unusable)} records in a "
-            f"row, most recently {requests.unusable[-1]}; check the API key, the account, "
-            "anchors.llm.model, anchors.llm.base_url and whether the endpoint supports the "
-            f"request's settings. {again} (docs/commitments.md)"
+            f"{endpoint.address} gave no usable answer for {len(run.unusable)} records in a row, "
+            f"most recently {run.unusable[-1]}. {again}"
         )
-    if requests.failed and config.unanswered == "stop":
-        record_id, reason = next(iter(requests.failed.items()))
+    if failed and config.unanswered == "stop":
         raise PacerError(
-            f"{len(requests.failed)} of {len(missing)} requests got no answer from "
-            f"{endpoint.address}, for example {record_id} ({reason}). {again}, or set "
+            f"{len(failed)} of {len(missing)} requests got no answer from {endpoint.address}, for "
+            f"example {failed[0]}: {run.troubles[failed[0]].explained}. {again}, or set "
             "anchors.llm.unanswered: rules"
         )
-    return requests.troubles
+    return Counter(trouble.kind for trouble in run.troubles.values())
 
 
 @dataclass
-class _Requests:
-    """The requests of a run and their outcomes, shared by threads.
+class _Run:
+    """The requests of a run, sent by several threads.
 
     Attributes:
         paid: the answers, before and in this run; ``file`` receives a line per new answer.
         stopped: whether no more requests are sent.
-        failed: reasons of the requests that may succeed another time, by record id.
-        troubles: number of requests without an answer, by reason.
+        troubles: why requests have no answer, by record id.
         unusable: the latest consecutive requests without a readable answer.
     """
 
     endpoint: Endpoint
-    paid: dict[str, StoredAnswer]
     config: Labelling
+    paid: dict[str, StoredAnswer]
     file: TextIO
     ticker: Ticker
     stopped: bool = False
-    failed: dict[str, str] = field(default_factory=dict)
-    troubles: Counter[str] = field(default_factory=Counter)
+    troubles: dict[str, Trouble] = field(default_factory=dict)
     unusable: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -212,31 +210,29 @@ class _Requests:
             return
         try:
             outcome = self.endpoint.ask(question)
-            with self.lock:
-                self._count(question, outcome)
-            os.fsync(self.file.fileno())  # the answer is on disk before the thread's next request
+            with self.lock:  # the answer is on disk before the thread's next request
+                self._store(question, outcome)
         except BaseException:  # a full disk, for example: further answers would be lost
             self.stopped = True
             raise
 
-    def _count(self, question: Question, outcome: Outcome) -> None:
-        result = outcome.reason
-        if outcome.reply is None:
-            self.troubles[result] += 1
-        else:
-            answer = _stored(question, outcome.reply, self.config)
+    def _store(self, question: Question, outcome: Reply | Trouble) -> None:
+        if isinstance(outcome, Reply):
+            answer = _stored(question, outcome, self.config)
             self.file.write(answer.model_dump_json() + "\n")
             self.file.flush()
+            os.fsync(self.file.fileno())
             self.paid[question.question_hash] = answer
-            result = answer.status
             self.ticker.advance()
-        if outcome.status == "failed":
-            self.failed[question.record_id] = result
-        if result == "ok":
-            self.unusable.clear()
+            if answer.status == "ok":
+                self.unusable = self.unusable if self.stopped else []
+                return
+            explained = f"{answer.status.replace('_', ' ')}; {_ADVICE[answer.status]}"
         else:
-            self.unusable.append(f"{question.record_id} ({result})")
-            self.stopped |= len(self.unusable) >= MAX_IN_A_ROW
+            self.troubles[question.record_id] = outcome
+            explained = outcome.explained
+        self.unusable.append(f"{question.record_id}: {explained}")
+        self.stopped |= len(self.unusable) >= MAX_IN_A_ROW
 
 
 class _Recorded(BaseModel):
@@ -246,18 +242,22 @@ class _Recorded(BaseModel):
     response: dict[str, Any]
 
 
-def _recorded(questions: Sequence[Question], path: Path, config: Labelling) -> list[StoredAnswer]:
-    """Return the recorded answers to the questions whose records are in the file."""
+def _recorded(
+    questions: Sequence[Question], path: Path, config: Labelling
+) -> dict[str, StoredAnswer]:
+    """Return the recorded answers to the questions whose records are in the file, by question."""
     lines = validated_lines(numbered_jsonl(path), path, _Recorded)
     responses = {line.record_id: line.response for line in lines}
     if len(responses) < len(lines):
         twice = Counter(line.record_id for line in lines).most_common(1)[0][0]
         raise DataError(f"{path}: record {twice} has two answers; keep one")
-    return [
-        _stored(question, read_completion(responses[question.record_id]) or Reply(raw=""), config)
+    return {
+        question.question_hash: _stored(
+            question, read_completion(responses[question.record_id]) or Reply(raw=""), config
+        )
         for question in questions
         if question.record_id in responses
-    ]
+    }
 
 
 def _stored(question: Question, reply: Reply, config: Labelling) -> StoredAnswer:

@@ -115,11 +115,14 @@ def _audit(
         if targets[name]
     )
     answered = counted(statuses) or "none: all targets come from the rules"
+    outside = sum(answer.outside for answer in answers)
+    if outside:
+        answered += f"; names outside the 13 findings, left out: {number(outside)}"
     checks = [
         Check("Targets", number(len(rows))),
         Check("Targets labelled by a model", ", ".join(shares)),
         Check("Empty targets", number([anchor for _, _, anchor in rows].count(Anchor()))),
-        Check("Labelling answers", answered, statuses["ok"] == len(answers)),
+        Check("Labelling answers", answered, statuses["ok"] == len(answers) and not outside),
     ]
     if identical:
         agreeing = (

@@ -18,13 +18,11 @@ from pacer.core.io import hash_json
 
 @dataclass
 class Reply:
-    """What to send: a status, headers, and a body (an object is sent as JSON); ``pause``: seconds
-    before each byte."""
+    """What to send: a status, headers, and a body (an object is sent as JSON)."""
 
     status: int = 200
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
-    pause: float = 0.0
 
 
 @dataclass
@@ -113,10 +111,7 @@ class Endpoint:
                 } | reply.headers
                 lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
                 content = f"HTTP/1.1 {reply.status} Status\r\n{lines}\r\n".encode() + payload
-                step = 1 if reply.pause else len(content)
-                for start in range(0, len(content), step):
-                    time.sleep(reply.pause)
-                    self.wfile.write(content[start : start + step])
+                self.wfile.write(content)
 
             def drop(self, drop: Drop) -> None:
                 self.close_connection = True

@@ -62,7 +62,7 @@ def test_scores_are_those_of_a_plain_bert_and_its_heads():
             torch.testing.assert_close(found, head(states[:, 0]), rtol=1e-5, atol=1e-5)
 
 
-def test_cut_at_512_pieces_keeps_the_closing_piece(chexbert_directory, words):
+def test_cut_at_512_pieces_keeps_the_closing_piece_and_is_said(chexbert_directory, words, caplog):
     label = CheXbert(chexbert_directory())
     text = (words * 60)[:700]
     ids = [2, *(5 + words.index(word) for word in text[:510]), 3]
@@ -71,7 +71,10 @@ def test_cut_at_512_pieces_keeps_the_closing_piece(chexbert_directory, words):
             scores.argmax().item()
             for scores in label.network(torch.tensor([ids]), torch.ones(1, 512))
         ]
-    assert label([" ".join(text)])[0].tolist() == expected
+    assert label([" ".join(text[:510])])[0].tolist() == expected and not caplog.messages
+    assert label([" ".join(text), "no edema"])[0].tolist() == expected
+    (said,) = caplog.messages
+    assert "the first 512 pieces" in said and "1 of 2 texts are longer" in said
 
 
 def test_accepts_both_generations_of_checkpoints(chexbert_directory, reports):

@@ -2,6 +2,10 @@
 alone."""
 
 import json
+import re
+import shutil
+import ssl
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +66,9 @@ def test_an_answer_of_the_model_is_stored(endpoint, label, sample, form, status)
     assert endpoint.seen.total() == 1
 
 
-@pytest.mark.parametrize(("form", "kind", "reason"), listed_cases(__file__, "failures"))
+@pytest.mark.parametrize(("form", "kind", "said"), listed_cases(__file__, "failures"))
 def test_anything_else_is_asked_again(
-    endpoint, label, sample, tmp_path, capfd, form, kind, reason
+    endpoint, label, sample, tmp_path, capfd, form, kind, said
 ) -> None:
     one = sample.head(1)
     headers = {
@@ -73,11 +77,13 @@ def test_anything_else_is_asked_again(
     endpoint.replies = lambda asked, _: Reply(body=sent(form, asked), headers=headers)
     for count in (1, 2):
         audit = label(one, unanswered="rules")
-        assert (audit["statuses"], audit["troubles"]) == ({}, {f"HTTP 200, {reason}": 1})
+        assert audit["statuses"] == {}
+        assert audit["troubles"] == {"HTTP 200 without a completion": 1}
         assert cached(tmp_path) == [] and endpoint.seen.total() == count
-    with pytest.raises(PacerError, match="rerun the stage for the rest"):
+    with pytest.raises(PacerError, match="rerun the stage for the rest") as raised:
         label(one)
-    assert KEY not in capfd.readouterr().err
+    assert f"without a completion{said}; check anchors.llm.model and anchors" in str(raised.value)
+    assert KEY not in capfd.readouterr().err + str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -105,12 +111,77 @@ def test_a_refused_form_gives_way_to_the_next_once(
     assert len(endpoint.requests) == 6 + steps
 
 
-@pytest.mark.parametrize(("error", "reason"), listed_cases(__file__, "refusals"))
-def test_a_refusal_names_param_and_code(endpoint, label, sample, error, reason) -> None:
-    endpoint.replies = lambda asked, _: Reply(400, {"error": filled(error, asked)})
+@pytest.mark.parametrize(("status", "error", "shown", "advice"), listed_cases(__file__, "refusals"))
+def test_the_endpoints_reason_is_shown_with_the_setting_to_change(
+    endpoint, label, sample, records, status, error, shown, advice
+) -> None:
+    """Without a word of the report, and without the key."""
+    report = "Zebrafish seen at the apex.\nNo effusion of size, unlike before."
+
+    def reply(asked: dict[str, Any], _: int) -> Reply:
+        told = json.dumps(error).replace("REPORT", json.dumps(report)[1:-1]).replace("KEY", KEY)
+        return Reply(status, told.encode())
+
+    endpoint.replies = reply
     with pytest.raises(PacerError) as raised:
+        label(sample.head(1), records.with_columns(report_raw=pl.lit(report)))
+    assert f": HTTP {status}{shown}; {advice}" in str(raised.value)
+    assert not re.search("(?i)zebra|apex|effusion|nobody", str(raised.value))
+
+
+def test_the_page_of_a_server_is_shown_as_text(endpoint, label, sample) -> None:
+    page = b"<html><h1>400 Bad Request</h1>The plain HTTP request was sent to HTTPS port</html>"
+    endpoint.replies = lambda *_: Reply(400, page, {"Content-Type": "text/html"})
+    with pytest.raises(PacerError, match=r"The plain HTTP request.*begin with http:// or https://"):
         label(sample.head(1))
-    assert f"({reason});" in str(raised.value) and endpoint.seen.total() == 1
+
+
+def certificate_of(folder: Path) -> Path:
+    """A certificate of nobody's authority for 127.0.0.1, and its key, in one file."""
+    path = folder / "server.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext"
+    subprocess.run(
+        [*command.split(), "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", path],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    path.write_text((folder / "key.pem").read_text() + path.read_text())
+    return path
+
+
+def test_an_endpoint_that_cannot_be_reached_is_named_at_once(endpoint, asking, label) -> None:
+    """Not after the client's retries."""
+    closed = endpoint.url.replace(str(endpoint.server.server_port), "1")
+    with pytest.raises(
+        PacerError, match=r"127.0.0.1:1: no connection: .*refused; start the server"
+    ):
+        label(config=asking().model_copy(update={"base_url": closed}))
+    https = asking().model_copy(update={"base_url": endpoint.url.replace("http:", "https:")})
+    with pytest.raises(PacerError, match=r"no connection: .*begin with http:// or https://"):
+        label(config=https)
+    assert endpoint.keys == set()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate")
+def test_a_certificate_that_is_not_trusted(
+    endpoint, asking, label, tmp_path_factory, monkeypatch
+) -> None:
+    pem = certificate_of(tmp_path_factory.mktemp("authority"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    endpoint.server.socket = context.wrap_socket(endpoint.server.socket, server_side=True)
+    plain = r"(disconnected|reset).*begin with http:// or https://. No report was sent"
+    with pytest.raises(PacerError, match=plain):
+        label()
+    monkeypatch.undo()  # the fixture reads no certificates
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    config = asking().model_copy(update={"base_url": endpoint.url.replace("http:", "https:")})
+    with pytest.raises(PacerError, match=r"no connection: .*CERTIFICATE.*in SSL_CERT_FILE"):
+        label(config=config)
+    assert endpoint.keys == set()
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    assert label(config=config)["statuses"] == {"ok": 6}
 
 
 def test_parameters_of_other_models(endpoint, label) -> None:
@@ -119,46 +190,6 @@ def test_parameters_of_other_models(endpoint, label) -> None:
     assert "temperature" not in request and request["reasoning_effort"] == "low"
     schema = request["response_format"]["json_schema"]["schema"]
     assert schema["required"] == ["sample_uid", "positive", "negative", "uncertain", "rationale"]
-
-
-@pytest.mark.parametrize("query", ["?api-version=2024-10-21", "#v1"])
-def test_a_query_in_the_address_is_refused(endpoint, asking, label, query) -> None:
-    with pytest.raises(
-        ConfigError, match=r"base_url has a query or fragment.*azure\.com/openai/v1"
-    ):
-        label(
-            config=asking().model_copy(update={"base_url": f"{endpoint.url}/deployments/d{query}"})
-        )
-    assert endpoint.keys == set()
-
-
-def test_one_deadline_for_all_of_an_answer(endpoint, label, sample) -> None:
-    endpoint.replies = lambda asked, _: Reply(body=completion(answer(asked)), pause=0.1)
-    audit = label(sample.head(1), timeout=0.5, attempts=1, unanswered="rules")
-    assert audit["troubles"] == {"timeout": 1}  # no pause alone is long enough for one
-
-
-def test_a_cache_of_before(endpoint, label, sample, tmp_path: Path, capfd) -> None:
-    """Pages that were stored as answers are asked again, once; what was paid for never."""
-    label()
-    lines = cached(tmp_path)
-    nothing = dict.fromkeys(
-        ("finish_reason", "model", "prompt_tokens", "completion_tokens", "anchor")
-    )
-    before = ["<html>log in", "", json.dumps({"choices": []}), lines[3]["raw"]]
-    for line, raw in zip(lines, before, strict=False):
-        line |= nothing | {"raw": raw, "status": "unparseable", "dollars": 0.01}
-    (tmp_path / "llm_cache.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    endpoint.requests.clear()
-    capfd.readouterr()
-    audit = label()
-    assert (audit["statuses"], audit["reused"]) == ({"ok": 6}, 3)
-    assert sorted(endpoint.asked()) == [line["record_id"] for line in lines[:3]]
-    assert "are not answers from a model: 3; " in capfd.readouterr().err
-    assert [line["request_hash"] for line in cached(tmp_path)] == [
-        line["request_hash"] for line in lines
-    ]
-    assert label()["reused"] == 6 and "are not answers" not in capfd.readouterr().err
 
 
 def test_keys_of_answers_that_were_paid(label, labelling, endpoint, records, tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,18 @@ def test_success_and_request_of_the_paper(
     assert content["risk_buckets"] == strata
 
 
+def test_what_cannot_be_used_is_counted_and_said(endpoint, label, capfd) -> None:
+    """Each good answer of the server has one name outside the 13."""
+    endpoint.replies = lambda asked, _: Reply(
+        body=completion("", "length") if asked["scenario"] == "mw" else completion(answer(asked))
+    )
+    audit = label()
+    assert (audit["statuses"], audit["names_outside"]) == ({"cut_off": 3, "ok": 3}, 3)
+    said = capfd.readouterr().err
+    assert "cut off: 3 of 6 records, which the rules label; raise anchors.llm.max_tokens" in said
+    assert "names outside the 13 findings that are left out: 3" in said
+
+
 def test_the_candidate_is_that_of_the_chosen_rules(endpoint, label, records) -> None:
     label(records=records.with_columns(report_raw=pl.lit("Likely edema.")), rules="paper")
     content = json.loads(endpoint.requests[0]["messages"][1]["content"])
@@ -86,7 +99,7 @@ def test_an_answer_is_used_as_long_as_the_question_is_the_same(
     question; other parameters never ask."""
     label()
     first = (tmp_path / "llm_cache.jsonl").read_text()
-    for change in ({"concurrency": 1}, {"timeout": 3.0}, {"attempts": 1}, {"unanswered": "rules"}):
+    for change in ({"concurrency": 1}, {"timeout": 3.0}, {"unanswered": "rules"}):
         assert label(**change)["reused"] == 6
     assert (tmp_path / "llm_cache.jsonl").read_text() == first
     assert sum(endpoint.seen.values()) == 6
@@ -234,7 +247,7 @@ def test_recorded_answers(label, sample, labelling, tmp_path) -> None:
     for _ in range(2):
         audit = label(config=config)
         assert (audit["answered"], audit["older_answers"]) == (5, 0)
-        assert audit["statuses"] == {"ok": 4, "other_record": 1}
+        assert audit["statuses"] == {"ok": 4, "unreadable": 1}
     path.write_text("".join(json.dumps(lines[0]) + "\n" for _ in range(2)))
     with pytest.raises(DataError, match=rf"record {ids[0]} has two answers"):
         label(config=config)
@@ -284,27 +297,29 @@ def test_a_file_that_dvc_linked_to_its_cache_does_not_grow(label, sample, tmp_pa
             None,
         ),  # asked again
         (Reply(500, {}), "HTTP 500", None),
-        (Reply(body=b"<html>login</html>"), "HTTP 200, application/json, no completion", None),
+        (Reply(body=b"<html>login</html>"), "HTTP 200 without a completion", None),
         (
             Reply(body=completion("I cannot.")),
-            "unreadable",
+            "unreadable; set anchors.llm.response_format: json_schema",
             "unreadable",
         ),  # an answer, which is kept
+        (Reply(body=completion("", "length")), "cut off; raise anchors.llm.max_tokens", "cut_off"),
     ],
 )
 def test_an_endpoint_that_gives_no_usable_answer_does_not_use_up_the_sample(
-    endpoint, label, records, reply, result, status
+    endpoint, label, records, monkeypatch, reply, result, status
 ) -> None:
     """Whatever was answered earlier: 20 in a row end the run, and the endpoint is asked again when
     it is well."""
     sample = sample_records(records, 40, seed=1)
     label(sample.head(1))
+    monkeypatch.setattr("pacer.labels.endpoint.ATTEMPTS", 1)
     endpoint.replies = lambda *_: reply
     with pytest.raises(
         PacerError,
-        match=rf"127.0.0.1:\d+ gave no usable answer for 20 records in a row.*\({result}\)",
+        match=rf"127.0.0.1:\d+ gave no usable answer for 20 records in a row.*: {result}",
     ):
-        label(sample, concurrency=1, attempts=1)
+        label(sample, concurrency=1)
     assert sum(endpoint.seen.values()) == 1 + MAX_IN_A_ROW
     endpoint.replies = good
     audit = label(sample)
@@ -312,7 +327,25 @@ def test_an_endpoint_that_gives_no_usable_answer_does_not_use_up_the_sample(
     assert audit["statuses"] == {"ok": sample.height - sum(stored.values())} | stored
 
 
-def test_refusals_between_answers_are_believed(endpoint, label, records) -> None:
+def test_an_answer_that_arrives_after_the_stop_hides_nothing(endpoint, label, records) -> None:
+    """One of two requests at a time is answered late."""
+    sample = sample_records(records, 40, seed=1)
+    late = sample["record_id"][0]
+
+    def reply(asked: dict[str, Any], _: int) -> Reply:
+        if asked["sample_uid"] != late:
+            return Reply(400, {})
+        while endpoint.seen.total() < 1 + MAX_IN_A_ROW:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        return good(asked)
+
+    endpoint.replies = reply
+    with pytest.raises(PacerError, match="for 20 records in a row, most recently"):
+        label(sample, concurrency=2)
+
+
+def test_refusals_between_answers_are_believed_and_said(endpoint, label, records, capfd) -> None:
     sample = sample_records(records, 40, seed=1)
     well = set(sample["record_id"].to_list()[10::15])
     endpoint.replies = lambda asked, _: (
@@ -320,7 +353,9 @@ def test_refusals_between_answers_are_believed(endpoint, label, records) -> None
     )
     audit = label(sample, concurrency=1)
     assert audit["statuses"] == {"ok": len(well)}
-    assert audit["troubles"] == {"HTTP 400": sample.height - len(well)}
+    refused = sample.height - len(well)
+    assert audit["troubles"] == {"HTTP 400": refused}
+    assert f"HTTP 400: {refused} of {sample.height} records" in capfd.readouterr().err
 
 
 def test_size_schema_and_split(records: pl.DataFrame) -> None:
