@@ -10,6 +10,13 @@ from pacer.config.strict import Natural, NaturalFloat, Positive, PositiveFloat, 
 #: A share strictly between 0 and 1.
 ProperFraction = Annotated[float, Field(gt=0.0, lt=1.0)]
 Beams = Annotated[int, Field(ge=1, le=64)]
+#: Settings of earlier versions, and what to know when deleting them.
+_REMOVED = {
+    "engine": "Reports are always written by PACER's beam search, which finds the same tokens as "
+    "transformers' generate",
+    "risk": "docs/training.md shows how to choose decode.threshold so that the share of wrong "
+    "findings has a bound",
+}
 
 
 class Decode(Strict):
@@ -17,7 +24,6 @@ class Decode(Strict):
 
     split: Literal["test", "val", "all"]
     limit: Positive | None
-    engine: Literal["beam", "generate"]
     commitment: Literal["generated", "read"] = "generated"
     list_bias: NaturalFloat = 0.0
     threshold: ProperFraction = 0.4
@@ -37,25 +43,15 @@ class Decode(Strict):
     @model_validator(mode="before")
     @classmethod
     def _check_removed(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "risk" in values:
-            raise ValueError(
-                "the setting risk was removed; delete it. docs/training.md shows how to choose "
-                "decode.threshold so that the share of wrong findings has a bound"
-            )
+        for name, reason in _REMOVED.items():
+            if isinstance(values, dict) and name in values:
+                raise ValueError(f"the setting {name} was removed; delete it. {reason}")
         return values
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError("min_new_tokens must not exceed max_new_tokens")
-        listed = (
-            self.select == "agreement" or self.commitment == "read" or "gold_list" in self.controls
-        )
-        if self.engine != "beam" and listed:
-            raise ValueError(
-                "engine = 'generate' cannot write a report for a given commitment, which select = "
-                "'agreement', commitment = 'read' and the control gold_list need; set engine: beam"
-            )
         return self
 
 
