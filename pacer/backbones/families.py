@@ -42,7 +42,7 @@ VISION = {
 }
 #: Families of language models, by ``model_type``, that decoding supports: their layers attend to
 #: all earlier positions, or to a sliding window that can be longer than prompt and report.
-LANGUAGE = ("llama", "mistral", "qwen3", "gemma3_text")
+LANGUAGE = ("llama", "mistral", "qwen2", "qwen3", "gemma3_text")
 #: What to do with a model such as MedGemma.
 _DIVIDE = "see docs/training.md for how to split it in two"
 #: Heads of encoders, which are not used, so checkpoints may lack their weights.

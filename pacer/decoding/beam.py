@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pacer.backbones.families import check_attention
 from pacer.config import Decode
 from pacer.decoding.hypotheses import Hypotheses
 from pacer.decoding.list_bias import ListBias
@@ -35,7 +34,7 @@ _REFILL = 8
 
 class BeamSearch:
     """The :class:`~pacer.decoding.search.Engine` of decoding, for ``decode.batch_size`` texts at a
-    time. Raises a BackboneError if it does not support the attention of the language model.
+    time.
 
     Args:
         language: a causal language model of a family in :data:`pacer.backbones.families.LANGUAGE`,
@@ -46,7 +45,6 @@ class BeamSearch:
     """
 
     def __init__(self, language: Any, decode: Decode, eos: int, bias: ListBias | None = None):
-        check_attention(language.config)
         self.language = language
         self.decode = decode
         self.eos = eos
@@ -56,6 +54,7 @@ class BeamSearch:
     def __call__(
         self, prefixes: Iterable[tuple[Label, Prefix]], candidates: int = 1
     ) -> Iterator[Found[Label]]:
+        """Search the texts of these prefixes, as an :class:`~pacer.decoding.search.Engine`."""
         waiting = iter(prefixes)
         more = True
         places = max(1, self.decode.batch_size // candidates)
@@ -66,7 +65,7 @@ class BeamSearch:
             if more and (room >= refill or not search.records):
                 new = list(islice(waiting, room))
                 more = len(new) == room
-                # the first token of a text is chosen differently if it has forced tokens
+                # an admission is of prefixes that all have forced tokens, or none
                 for _, alike in groupby(new, key=lambda pair: bool(pair[1].forced)):
                     yield from search.admit(list(alike))
             if search.records:
@@ -103,8 +102,8 @@ class _Search(Generic[Label]):
         self.records: list[_Record[Label]] = []
 
     def admit(self, prefixes: Sequence[tuple[Label, Prefix]]) -> list[Found[Label]]:
-        """Add records and generate their first tokens; return those that ended, in the form of
-        :class:`BeamSearch`."""
+        """Add records and generate their first tokens; return the results of those that ended. All
+        have forced tokens, or none has."""
         rows = slice(len(self.records), len(self.records) + len(prefixes))
         forced = self.hypotheses.start(rows, [prefix.forced for _, prefix in prefixes])
         inputs = [self._embed(prefix) for _, prefix in prefixes]

@@ -34,7 +34,7 @@ from pacer.model.prompt import PromptIds, build_prompt
 class Encoded:
     """What the model computes from a record's sources, besides the prefix."""
 
-    #: None without Calibrate.
+    #: Of Calibrate; None without it.
     gate: float | None
     #: [N, K] of the ``frontal`` image and, if there is one, of the ``lateral`` image.
     depth_weights: dict[str, Tensor]

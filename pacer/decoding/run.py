@@ -46,6 +46,11 @@ MAIN = "main"
 #: The contents of a folder of predictions.
 OUTPUTS = [f"{context}.jsonl" for context in CONTEXTS]
 OUTPUTS += ["controls", "routing.safetensors", "manifest.json"]
+#: Settings that do not change the report of a record, so a stopped run may continue with other
+#: values. The split and the limit select the records, which are part of the fingerprint themselves.
+CHANGEABLE = frozenset({"split", "limit", "batch_size", "examples", "controls"})
+#: Threads that read features while the device generates.
+_READERS = 2
 
 
 def trained_generator(
@@ -79,13 +84,6 @@ def trained_generator(
         model, load_tokenizer(backbones), store, record.model, config, device, predictor
     ), record
 
-
-#: Settings that do not change the report of a record, so a stopped run may continue with other
-#: values. The split and the limit select the records, which are part of the fingerprint themselves.
-CHANGEABLE = frozenset({"split", "limit", "batch_size", "examples", "controls"})
-
-#: Threads that read features while the device generates.
-_READERS = 2
 
 #: Called like :func:`trained_generator`.
 OpenGenerator = Callable[
