@@ -11,15 +11,17 @@ without `generate`.
 
 import statistics
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from measuring import EOS, PARAMS, Meter, Preset, make_language, ratio, run, table
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from pacer.decoding.beam import BeamSearch, Generate
+from pacer.decoding.beam import BeamSearch
+from pacer.decoding.search import Engine, Prefix
+from tests.support.transformers_generate import Generate
 
 #: Fewest and most positions of a prefix.
 PREFIX = (170, 210)
@@ -36,12 +38,17 @@ def prefixes_of(preset: Preset, batch_size: int, dtype: torch.dtype) -> list[Ten
 
 
 def search(
-    engine: Any, model: LlamaForCausalLM, preset: Preset, batch_size: int, tokens: int
-) -> dict[int, list[int]]:
+    make_engine: Callable[..., Engine],
+    model: LlamaForCausalLM,
+    preset: Preset,
+    batch_size: int,
+    tokens: int,
+) -> dict[int, list[list[int]]]:
     """Return exactly ``tokens`` tokens for each prefix, with the paper's other settings."""
     lengths = {"min_new_tokens": tokens, "max_new_tokens": tokens, "batch_size": batch_size}
     decode = PARAMS.decode.model_copy(update=lengths)
-    return dict(engine(model, decode, EOS)(prefixes_of(preset, batch_size, model.dtype)))
+    prefixes = map(Prefix, prefixes_of(preset, batch_size, model.dtype))
+    return dict(make_engine(model, decode, EOS)(enumerate(prefixes)))
 
 
 def measure(preset: Preset) -> list[str]:

@@ -20,6 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from pacer.config.params import load_profile
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))  # decode.py measures the engine that tests compare with
 PARAMS = load_profile(ROOT / "configs" / "mimic_rg4.yaml")
 BOS, EOS = 1, 2
 #: The sizes of a measurement; `presets.yaml` describes its fields.

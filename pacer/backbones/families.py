@@ -2,7 +2,7 @@
 between families.
 
 An image encoder needs a row in :data:`VISION`. A language model needs blocks and a head like
-Llama's; its family needs no row. The text encoder is a BERT.
+Llama's, and an attention that decoding supports (:data:`LANGUAGE`). The text encoder is a BERT.
 """
 
 from pathlib import Path
@@ -40,8 +40,9 @@ VISION = {
     "vit": VisionFamily("layernorm", class_token=True, any_size=False),
     "siglip_vision_model": VisionFamily("post_layernorm", class_token=False, any_size=False),
 }
-#: Families of language models tested in all stages; others only have to meet the same conditions.
-TRIED = ("llama", "mistral", "qwen3", "gemma3_text")
+#: Families of language models, by ``model_type``, that decoding supports: their layers attend to
+#: all earlier positions, or to a sliding window that can be longer than prompt and report.
+LANGUAGE = ("llama", "mistral", "qwen2", "qwen3", "gemma3_text")
 #: What to do with a model such as MedGemma.
 _DIVIDE = "see docs/training.md for how to split it in two"
 #: Heads of encoders, which are not used, so checkpoints may lack their weights.
@@ -117,6 +118,15 @@ def load_text(directory: Path) -> tuple[Any, Any]:
     return model, read_pieces(BertTokenizer, directory)
 
 
+def check_attention(config: Any) -> None:
+    """Raise a BackboneError if decoding does not support a language model's attention."""
+    if config.model_type not in LANGUAGE:
+        raise BackboneError(
+            f"decoding does not support language models of the family {config.model_type}; choose "
+            f"one of {', '.join(LANGUAGE)} (CONTRIBUTING.md says how to add a family)"
+        )
+
+
 def check_language(directory: Path) -> dict[str, tuple[int, ...]]:
     """Refuse a language model that training or decoding cannot use, without reading weights; return
     the shapes of the weights according to its configuration. Raises a BackboneError if it is not a
@@ -134,6 +144,7 @@ def check_language(directory: Path) -> dict[str, tuple[int, ...]]:
         raise BackboneError(
             f"the language model in {directory} ({config.model_type}) cannot be used: {reason}"
         )
+    check_attention(config)
     return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 

@@ -121,7 +121,6 @@ def models(params: Params) -> list[Finding]:
 
 def _model(role: str, params: Params) -> Finding:
     from pacer.backbones.external import check_backbone
-    from pacer.backbones.families import TRIED, read_config
 
     def look() -> str:
         directory = check_backbone(params, role)
@@ -129,8 +128,6 @@ def _model(role: str, params: Params) -> Finding:
             return (
                 "stand-in: bundled with the package, or trained in minutes by the `standins` stage"
             )
-        if role == "language" and (family := read_config(directory).model_type) not in TRIED:
-            return f"{directory}; model type {family} is untested"
         return str(directory)
 
     return _look(role, look)

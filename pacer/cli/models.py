@@ -127,7 +127,7 @@ def _records_to_decode(
     become unknown. Raises a DataError if a chosen context has no records, or the model was not
     trained on one."""
     from pacer.core.schemas import read_records
-    from pacer.decoding.run import plan_runs, with_trained_views
+    from pacer.decoding.run import MAIN, plan_runs, with_trained_views
     from pacer.serving.package import trained_prompts
 
     table = read_records(path)
@@ -137,7 +137,7 @@ def _records_to_decode(
     elif path.resolve() == CORPUS.resolve():
         views = set(table.filter(split="train")["view"])
     table = with_trained_views(table, views)
-    contexts = set[str](plan_runs(table, decoding)[""]["context"])
+    contexts = set[str](plan_runs(table, decoding)[MAIN]["context"])
     if absent := [name for name in chosen if name not in contexts]:
         raise DataError(
             f"{path} has no records for context {', '.join(absent)} in split {decoding.split}; "

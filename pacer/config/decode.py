@@ -17,12 +17,12 @@ class Decode(Strict):
 
     removed: ClassVar = {
         "risk": "delete it; docs/training.md shows how to choose decode.threshold so that the "
-        "share of wrong findings has a bound"
+        "share of wrong findings has a bound",
+        "engine": "delete it; reports are always written by PACER's beam search",
     }
 
     split: Literal["test", "val", "all"]
     limit: Positive | None
-    engine: Literal["beam", "generate"]
     commitment: Literal["generated", "read"] = "generated"
     list_bias: NaturalFloat = 0.0
     threshold: ProperFraction = 0.4
@@ -43,14 +43,6 @@ class Decode(Strict):
     def _ordered(self) -> Self:
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError("min_new_tokens must not exceed max_new_tokens")
-        listed = (
-            self.select == "agreement" or self.commitment == "read" or "gold_list" in self.controls
-        )
-        if self.engine != "beam" and listed:
-            raise ValueError(
-                "engine = 'generate' cannot write a report for a given commitment, which select = "
-                "'agreement', commitment = 'read' and the control gold_list need; set engine: beam"
-            )
         return self
 
 

@@ -8,147 +8,105 @@ less work.
   training.
 
 Selection follows the definition step by step (:mod:`pacer.decoding.hypotheses`); only the rounding
-of the language model's sums differs. ``generate`` itself is the slower engine, and the reference.
+of the language model's sums differs.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from itertools import groupby, islice
+from typing import Any, Generic
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import GenerationConfig, LogitsProcessorList, RepetitionPenaltyLogitsProcessor
 
 from pacer.config import Decode
-from pacer.core.errors import BackboneError
-from pacer.decoding.hypotheses import Hypotheses, ListBias
+from pacer.decoding.hypotheses import Hypotheses
+from pacer.decoding.list_bias import ListBias
+from pacer.decoding.search import Found, Label, Prefix
 from pacer.decoding.tree import ATTENTION, TokenTree
 from pacer.model.pacer import attending, autocast_to_weights
 
 #: New records are admitted once one in this many rows is free: computing prefixes together takes
 #: fewer passes.
 _REFILL = 8
-#: Families of language models whose layers attend to all earlier positions, as
-#: :mod:`pacer.decoding.tree` does.
-FAMILIES = ("llama", "mistral", "qwen3")
-
-
-def unknown_attention(config: Any) -> str | None:
-    """Return the name of a feature of a language model's attention that this search does not
-    support; None if it supports them all."""
-    if config.model_type not in FAMILIES:
-        return f"the attention of the {config.model_type} family"
-    if getattr(config, "sliding_window", None) is not None:
-        return f"sliding-window attention ({config.sliding_window} positions)"
-    return None
 
 
 class BeamSearch:
-    """A search for the best continuations of many prefixes, ``decode.batch_size`` at a time. Raises
-    a BackboneError if this search does not support the attention of the language model.
+    """The :class:`~pacer.decoding.search.Engine` of decoding, for ``decode.batch_size`` texts at a
+    time.
 
     Args:
-        language: a causal language model of :data:`FAMILIES` in eval mode, LoRA merged or not.
+        language: a causal language model of a family in :data:`pacer.backbones.families.LANGUAGE`,
+            in eval mode, LoRA merged or not.
         decode: beams, minimum and maximum tokens, penalties, batch size.
         eos: the token that ends a report.
         bias: on findings of commitments.
-        hypotheses: makes the state of the searches: :class:`Hypotheses`, or for forced prefixes
-            :class:`pacer.decoding.candidates.Candidates`, whose results are lists of candidates.
     """
 
-    def __init__(
-        self,
-        language: Any,
-        decode: Decode,
-        eos: int,
-        bias: ListBias | None = None,
-        hypotheses: Callable[..., Hypotheses] = Hypotheses,
-    ):
-        if unknown := unknown_attention(language.config):
-            raise BackboneError(
-                f"beam search does not support {unknown}; set decode.engine: generate"
-            )
+    def __init__(self, language: Any, decode: Decode, eos: int, bias: ListBias | None = None):
         self.language = language
         self.decode = decode
         self.eos = eos
         self.bias = bias
-        self.hypotheses = hypotheses
 
     @torch.no_grad()
-    def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the index of each prefix in ``prefixes`` and its generated tokens (EOS included)
-        when it ends. ``prefixes``: embeddings [P, d] on the model's device, of any lengths; read
-        when rows are free."""
-        waiting = enumerate(prefixes)
+    def __call__(
+        self, prefixes: Iterable[tuple[Label, Prefix]], candidates: int = 1
+    ) -> Iterator[Found[Label]]:
+        """Search the texts of these prefixes, as an :class:`~pacer.decoding.search.Engine`."""
+        waiting = iter(prefixes)
         more = True
-        search = _Search(self)
-        places = self.decode.batch_size
+        places = max(1, self.decode.batch_size // candidates)
         refill = max(1, places // _REFILL)
+        search = _Search[Label](self, places, candidates)
         while more or search.records:
             room = places - len(search.records)
             if more and (room >= refill or not search.records):
                 new = list(islice(waiting, room))
                 more = len(new) == room
-                if new:
-                    numbers = [number for number, _ in new]
-                    yield from search.admit(numbers, [prefix for _, prefix in new])
+                # an admission is of prefixes that all have forced tokens, or none
+                for _, alike in groupby(new, key=lambda pair: bool(pair[1].forced)):
+                    yield from search.admit(list(alike))
             if search.records:
                 yield from search.step()
 
 
-def search_with(
-    engine: Callable[..., Iterator], pairs: Iterable[tuple[Any, Any]]
-) -> Iterator[tuple[Any, Any]]:
-    """Search from the prefix of each pair of prefix and label; yield the label and the result."""
-    labels: dict[int, Any] = {}
-
-    def prefixes() -> Iterator[Any]:
-        for place, (prefix, label) in enumerate(pairs):
-            labels[place] = label
-            yield prefix
-
-    for place, result in engine(prefixes()):
-        yield labels.pop(place), result
-
-
 @dataclass
-class _Record:
+class _Record(Generic[Label]):
     """A running record."""
 
-    #: Its index in the prefixes.
-    number: int
+    label: Label
     #: Tokens generated so far.
     tokens: int = 0
     #: Nodes of its row of the tree, up to the last node in use.
     nodes: int = 0
 
 
-class _Search:
+class _Search(Generic[Label]):
     """The running records: row i of the tree and of the hypotheses belongs to ``records[i]``."""
 
-    def __init__(self, engine: BeamSearch):
+    def __init__(self, engine: BeamSearch, places: int, candidates: int):
         config = engine.language.config
-        decode = engine.decode
-        places = decode.batch_size
         self.language = engine.language
         device = engine.language.device
         heads = config.num_attention_heads // config.num_key_value_heads
-        self.hypotheses = engine.hypotheses(places, decode, engine.eos, device, engine.bias)
+        self.hypotheses = Hypotheses(
+            places, engine.decode, engine.eos, device, engine.bias, candidates
+        )
         self.tree = TokenTree(
             places, self.hypotheses.beams, config.num_hidden_layers, heads, device
         )
         self.prefix = torch.zeros(places, dtype=torch.long, device=device)
         self.type = engine.language.dtype
-        self.records: list[_Record] = []
+        self.records: list[_Record[Label]] = []
 
-    def admit(self, numbers: Sequence[int], prefixes: Sequence[Any]) -> list[tuple[int, Any]]:
-        """Add records and generate their first tokens; return those that ended, in the form of
-        :class:`BeamSearch`."""
-        rows = slice(len(self.records), len(self.records) + len(numbers))
-        forced = self.hypotheses.start(rows, prefixes)
-        inputs = [getattr(prefix, "inputs", prefix) for prefix in prefixes]
+    def admit(self, prefixes: Sequence[tuple[Label, Prefix]]) -> list[Found[Label]]:
+        """Add records and generate their first tokens; return the results of those that ended. All
+        have forced tokens, or none has."""
+        rows = slice(len(self.records), len(self.records) + len(prefixes))
+        forced = self.hypotheses.start(rows, [prefix.forced for _, prefix in prefixes])
+        inputs = [self._embed(prefix) for _, prefix in prefixes]
         lengths = torch.tensor([len(prefix) for prefix in inputs], device=self.prefix.device)
         # padding is on the right, where no position attends to it
         inputs = pad_sequence(inputs, batch_first=True)
@@ -159,11 +117,13 @@ class _Search:
             logits = self.language.lm_head(last)
         self.prefix[rows] = lengths - forced
         tokens = forced.tolist()
-        self.records += map(_Record, numbers, tokens)
+        self.records += [
+            _Record(label, count) for (label, _), count in zip(prefixes, tokens, strict=True)
+        ]
         parents, ends = self.hypotheses.advance(rows, logits, max(tokens))
         return self._finish_step(rows, parents, ends)
 
-    def step(self) -> list[tuple[int, Any]]:
+    def step(self) -> list[Found[Label]]:
         """Generate one more token for every beam; return the records that ended, as
         :meth:`admit`."""
         active = len(self.records)
@@ -178,6 +138,14 @@ class _Search:
         parents, ends = self.hypotheses.advance(rows, logits, longest)
         return self._finish_step(rows, parents, ends)
 
+    def _embed(self, prefix: Prefix) -> Tensor:
+        """Return the embeddings of a prefix and of its forced tokens."""
+        if not prefix.forced:
+            return prefix.inputs
+        tokens = torch.tensor(prefix.forced, device=prefix.inputs.device)
+        embedded = self.language.get_input_embeddings()(tokens)
+        return torch.cat([prefix.inputs, embedded.to(prefix.inputs.dtype)])
+
     def _forward(self, embedded: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         with attending(self.language.model, ATTENTION):
             # the cache is passed by position: its name differs among versions of transformers
@@ -185,7 +153,7 @@ class _Search:
                 None, mask, positions, self.tree, embedded, use_cache=True
             ).last_hidden_state
 
-    def _finish_step(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
+    def _finish_step(self, rows: slice, parents: Tensor, ends: Tensor) -> list[Found[Label]]:
         """Branch the tree; remove the records that ended, and return them."""
         last_nodes = self.tree.branch(rows, parents)
         # the only time that the host waits for the GPU in a step
@@ -194,7 +162,7 @@ class _Search:
             record.tokens = record.tokens + 1
             record.nodes = node
         free = [row for row, end in enumerate(ended, rows.start or 0) if end]
-        results = [(self.records[row].number, self.hypotheses.result(row)) for row in free]
+        results = [(self.records[row].label, self.hypotheses.result(row)) for row in free]
         self._remove(free)
         return results
 
@@ -212,66 +180,3 @@ class _Search:
                 self.records[target] = self.records[source]
         del self.records[left:]
         self.tree.used = max((record.nodes for record in self.records), default=0)
-
-
-class Generate:
-    """An engine with the interface of :class:`pacer.decoding.beam.BeamSearch`; runs ``generate``
-    batch by batch."""
-
-    def __init__(self, language: Any, decode: Decode, eos: int, bias: ListBias | None = None):
-        self.language = language
-        self.decode = decode
-        self.eos = eos
-        self.bias = bias
-        # a checkpoint may have generation settings, which generate would add to those of `decode`
-        language.generation_config = GenerationConfig()
-
-    @torch.no_grad()
-    def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
-        """Yield the index of each prefix in ``prefixes`` and its generated tokens, EOS included.
-        ``prefixes``: embeddings [P, d] on the model's device, of any lengths; read batch by
-        batch."""
-        waiting = enumerate(prefixes)
-        while batch := list(islice(waiting, self.decode.batch_size)):
-            results = self._generate([inputs for _, inputs in batch])
-            for (number, _), tokens in zip(batch, results, strict=True):
-                if self.eos in tokens:
-                    tokens = tokens[: tokens.index(self.eos) + 1]
-                yield number, tokens
-
-    def _generate(self, inputs: list[Tensor]) -> list[list[int]]:
-        mask = [
-            torch.ones(len(prefix), dtype=torch.long, device=prefix.device) for prefix in inputs
-        ]
-        # generate's own repetition_penalty option skips rows that are padded on the left; the
-        # processor does not
-        processors = LogitsProcessorList()
-        if self.decode.repetition_penalty != 1.0:
-            processors.append(RepetitionPenaltyLogitsProcessor(self.decode.repetition_penalty))
-        if self.bias is not None:
-            processors.append(self._biased)
-        embedded = pad_sequence(inputs, batch_first=True, padding_side="left")
-        # generated tokens are embedded in the type of the prefix, as in training
-        embeddings = self.language.get_input_embeddings()
-        hook = embeddings.register_forward_hook(
-            lambda _module, _ids, output: output.to(embedded.dtype)
-        )
-        with autocast_to_weights(self.language), hook:
-            return self.language.generate(
-                inputs_embeds=embedded,
-                attention_mask=pad_sequence(mask, batch_first=True, padding_side="left"),
-                logits_processor=processors,
-                do_sample=False,
-                num_beams=self.decode.num_beams,
-                min_new_tokens=self.decode.min_new_tokens,
-                max_new_tokens=self.decode.max_new_tokens,
-                length_penalty=self.decode.length_penalty,
-                eos_token_id=self.eos,
-                pad_token_id=self.eos,
-            ).tolist()
-
-    def _biased(self, tokens: Tensor, scores: Tensor) -> Tensor:
-        assert self.bias is not None
-        return self.bias(
-            scores[:, None], tokens[:, None], tokens.new_full(tokens.shape[:1], tokens.shape[1])
-        )[:, 0]

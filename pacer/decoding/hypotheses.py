@@ -5,66 +5,31 @@ The definition is ``GenerationMixin._beam_search`` and, for one beam, ``_sample`
 of the pinned transformers, with ``early_stopping=False``. The arithmetic, its order and the shapes
 are the same, so ties are broken the same way. Unlike there, rows have different lengths.
 
-With ``noise`` a step draws its beams: it ranks the best continuations by their scores plus noise
-(Gumbel's, times a temperature), so that one beam is a sample at that temperature and several are a
-search around it. Sums and the choice among finished hypotheses use only the scores.
+Several candidates of a row are separate searches. The first has no noise. The others draw their
+beams: a step ranks the best continuations by their scores plus noise (Gumbel's, times a
+temperature), so that one beam is a sample at that temperature and several are a search around it.
+Sums and the choice among finished hypotheses use only the scores. The noise depends only on
+candidate and position, so a record gets the same candidates in every batch.
 
-Shapes: S rows, n rows of a step, C searches of a row (1 without noise), K beams of a search, V
-vocabulary, T maximum number of generated tokens, M continuations with noise.
+Shapes: S rows, n rows of a step, C candidates of a row, K beams of a search, V vocabulary, T
+maximum number of generated tokens, M continuations with noise.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import PreTrainedTokenizerBase
 
 from pacer.config import Decode
+from pacer.decoding.list_bias import ListBias
 
-_START = "<ANCHOR> positive:"
+#: With noise, this many of the best continuations of a step are considered, or two for each beam if
+#: that is more.
+_DRAWN = 32
+_SEED = 0
 #: The definition's "minus infinity" for scores.
 _MINUS_INFINITY = -1.0e9
-
-
-class ListBias:
-    """A ``bias`` towards findings in the positive list of a commitment."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, bias: float):
-        def ids(text: str) -> list[int]:
-            return list(tokenizer(f"{_START}{text}", add_special_tokens=False)["input_ids"])
-
-        def with_mark(mark: str) -> list[int]:
-            return [number for token, number in tokenizer.get_vocab().items() if mark in token]
-
-        self.bias = bias
-        self.start = ids("")
-        self.none = sorted({ids(text)[len(self.start)] for text in (" none", " none;")})
-        # a mark may be a token of its own, or the end of a word's token
-        self.commas = with_mark(",")
-        self.ends = with_mark(";")
-
-    def __call__(self, scores: Tensor, tokens: Tensor, length: Tensor) -> Tensor:
-        """Add the bias to the scores [n, K, V] of what follows the first ``length`` [n] of
-        ``tokens`` [n, K, T]."""
-        size = len(self.start)
-        longest = tokens.shape[-1]
-        if longest < size:
-            return scores
-        start = torch.tensor(self.start, device=tokens.device)
-        none = torch.tensor(self.none, device=tokens.device)
-        ends = torch.tensor(self.ends, device=tokens.device)
-        places = torch.arange(longest, device=tokens.device)
-        length = length[:, None]
-        ending = torch.isin(tokens, ends) | torch.isin(tokens, none) & (places == size)
-        ended = (ending & (places >= size) & (places < length.unsqueeze(-1))).any(-1)
-        listing = (tokens[..., :size] == start).all(-1) & (length >= size) & ~ended
-        first = listing & (length == size)
-        scores += self.bias * first.unsqueeze(-1)
-        scores[..., none] -= self.bias * first.unsqueeze(-1)
-        scores[..., self.commas] += self.bias * listing.unsqueeze(-1)
-        return scores
 
 
 class Hypotheses:
@@ -72,8 +37,8 @@ class Hypotheses:
     first dimension of all tensors, S x C.
 
     Args:
-        noise: [C, T, M] for the tokens of each search of a row. None: one search, the definition.
         bias: is added last to the scores of a step. None: the definition.
+        candidates: C.
     """
 
     def __init__(
@@ -83,7 +48,7 @@ class Hypotheses:
         eos: int,
         device: torch.device,
         bias: ListBias | None = None,
-        noise: Tensor | None = None,
+        candidates: int = 1,
     ):
         beams = decode.num_beams
         most = decode.max_new_tokens
@@ -91,8 +56,9 @@ class Hypotheses:
         self.eos = eos
         self.most = most
         self.bias = bias
-        self.noise = noise
-        self.count = 1 if noise is None else len(noise)
+        self.count = candidates
+        #: [C, T, M].
+        self.noise = candidate_noise(decode, candidates).to(device) if candidates > 1 else None
         searches = rows * self.count
         # the definition divides by a Python float
         powers = [0.0] + [float(length) ** decode.length_penalty for length in range(1, most + 1)]
@@ -121,15 +87,22 @@ class Hypotheses:
         """Return the searches of these rows."""
         return slice((rows.start or 0) * self.count, rows.stop * self.count)
 
-    def start(self, rows: slice, prefixes: Sequence[Any]) -> Tensor:
-        """Reset these rows; return their numbers of tokens [n]. Only the first beam of a search may
-        continue, because the others would repeat it."""
+    def start(self, rows: slice, forced: Sequence[Sequence[int]]) -> Tensor:
+        """Begin these rows with their forced tokens, in all rows or in none; return the numbers of
+        these tokens [n]. Only the first beam of a search may continue, because the others would
+        repeat it."""
         searches = self.searches(rows)
         self.length[searches] = 0
         self.done[searches] = False
         self.scores[searches] = 0.0
         self.scores[searches, 1:] = _MINUS_INFINITY
         self.best_scores[searches] = _MINUS_INFINITY
+        for row, tokens in enumerate(forced, rows.start):
+            if tokens:
+                searches = self.searches(slice(row, row + 1))
+                self.tokens[searches] = tokens[0]
+                self.tokens[searches, :, : len(tokens)] = torch.tensor(tokens).to(self.tokens)
+                self.length[searches] = len(tokens)
         return self.generated(rows)[:, 0]
 
     def move(self, sources: Tensor, targets: Tensor) -> None:
@@ -156,13 +129,13 @@ class Hypotheses:
         places = (self.generated(slice(rows)) - 1).view(rows * self.count, -1, 1)
         return self.tokens[: rows * self.count].gather(2, places).view(rows, self.beams)
 
-    def finished(self, search: int) -> list[int]:
-        """Return the tokens of an ended search, EOS included."""
-        return self.best[search, 0, : int(self.best_length[search, 0])].tolist()
-
-    def result(self, row: int) -> Any:
-        """Return the tokens of an ended row, EOS included."""
-        return self.finished(row)
+    def result(self, row: int) -> list[list[int]]:
+        """Return the tokens of an ended row's candidates, EOS included, the best score first."""
+        searches = range(row * self.count, (row + 1) * self.count)
+        ranked = sorted(searches, key=lambda search: -float(self.best_scores[search, 0]))
+        return [
+            self.best[search, 0, : int(self.best_length[search, 0])].tolist() for search in ranked
+        ]
 
     def advance(self, rows: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         """Take one step for these rows; return the beam that each beam continues [n, C x K], and
@@ -274,6 +247,17 @@ class Hypotheses:
             penalised = torch.where(before < 0, before * penalty, before / penalty)
             scores = scores.scatter(2, generated, penalised)
         return scores if self.bias is None else self.bias(scores, generated, self.length[rows])
+
+
+def candidate_noise(decode: Decode, candidates: int) -> Tensor:
+    """Return the noise [C, T, M] of the candidates."""
+    generator = torch.Generator().manual_seed(_SEED)
+    continuations = max(_DRAWN, 2 * decode.num_beams)
+    noise = torch.empty(candidates, decode.max_new_tokens, continuations)
+    noise = noise.exponential_(generator=generator).log()
+    noise *= -decode.temperature  # Gumbel's distribution
+    noise[0] = 0.0
+    return noise
 
 
 def _pick(values: Tensor, places: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from pacer.core.io import (
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.core.schemas import SPLITS, of_split
-from pacer.decoding.candidates import agreement
+from pacer.decoding.agreement import agreement
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.lists.maps import read_predictor
@@ -41,9 +41,16 @@ from pacer.model.pacer import Pacer
 
 _log = logging.getLogger(__name__)
 
+#: The name of the run over the unchanged records; the other runs are those of the controls.
+MAIN = "main"
 #: The contents of a folder of predictions.
 OUTPUTS = [f"{context}.jsonl" for context in CONTEXTS]
 OUTPUTS += ["controls", "routing.safetensors", "manifest.json"]
+#: Settings that do not change the report of a record, so a stopped run may continue with other
+#: values. The split and the limit select the records, which are part of the fingerprint themselves.
+CHANGEABLE = frozenset({"split", "limit", "batch_size", "examples", "controls"})
+#: Threads that read features while the device generates.
+_READERS = 2
 
 
 def trained_generator(
@@ -78,13 +85,6 @@ def trained_generator(
     ), record
 
 
-#: Settings that do not change the report of a record, so a stopped run may continue with other
-#: values. The split and the limit select the records, which are part of the fingerprint themselves.
-CHANGEABLE = frozenset({"split", "limit", "engine", "batch_size", "examples", "controls"})
-
-#: Threads that read features while the device generates.
-_READERS = 2
-
 #: Called like :func:`trained_generator`.
 OpenGenerator = Callable[
     [Path, Path, Path, Decode, torch.device], tuple[Generator, CheckpointRecord]
@@ -113,7 +113,7 @@ def decode_records(
     """
     state = process_state()
     runs = plan_runs(records, config)
-    cases = runs[""]
+    cases = runs[MAIN]
     examples, shown = _examples(cases, config.examples)
     generator, record = open_generator(
         checkpoint, backbones, features, config, torch.device(state.device or "cpu")
@@ -138,7 +138,7 @@ def decode_records(
         state.wait_for_everyone()
         finished = _decode(generator, runs, lines, state)
         if main:
-            empty = sum(not line["report"] for (run, _), line in finished.items() if run == "")
+            empty = sum(not line["report"] for (run, _), line in finished.items() if run == MAIN)
             if empty:
                 _log.info(
                     f"decode: empty reports (no sentence agreed with the commitment): {empty:,}"
@@ -147,14 +147,14 @@ def decode_records(
             routing = {
                 f"{row['record_id']}/{view}": depth_weights.float().contiguous()
                 for row in shown
-                for view, depth_weights in generator.prefix(row).depth_weights.items()
+                for view, depth_weights in generator.encode(row)[1].depth_weights.items()
             }
             # safetensors' own writer creates files that only their owner can read
             (final / "routing.safetensors").write_bytes(save(routing))
             manifest = _manifest(generator, record, backbones)
             manifest["weights"] = weights
             manifest["examples"] = examples
-            manifest["records"] = {name or "main": len(part) for name, part in runs.items()}
+            manifest["records"] = {name: len(part) for name, part in runs.items()}
             manifest |= about or {}
             write_json(final / "manifest.json", manifest)
             publish(final, out)
@@ -172,7 +172,7 @@ def _manifest(generator: Generator, record: CheckpointRecord, backbones: Path) -
         "stand_ins": [
             n for n in ("vision", "language", "text") if is_standin(provenance(backbones / n))
         ],
-        "settings": generator.decode.model_dump(),  # including the engine that was used
+        "settings": generator.decode.model_dump(),
         "parent": record.parent.model_dump() if record.parent else None,
         "frozen": record.frozen,
         "trained_with": record.versions,
@@ -183,9 +183,9 @@ def _manifest(generator: Generator, record: CheckpointRecord, backbones: Path) -
 
 
 def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
-    """Return the records to decode: those of the split under ``""``, and those of each control that
-    has any. Raises a DataError if the split has no record, or a control cannot be made from its
-    records."""
+    """Return the records to decode: those of the split as :data:`MAIN`, and those of each control
+    that has any. Raises a DataError if the split has no record, or a control cannot be made from
+    its records."""
     cases = of_split(records, config.split)
     if config.limit is not None:
         cases = cases.group_by("context", maintain_order=True).head(config.limit)
@@ -195,7 +195,7 @@ def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
             f"split {config.split} has no records; choose another decode.split (available: "
             f"{others})"
         )
-    runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
+    runs = {MAIN: cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
     return {name: part for name, part in runs.items() if len(part)}
 
 
@@ -265,14 +265,15 @@ def _collect(
     finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], out: Path
 ) -> None:
     """Write prediction files in the records' order."""
-    context_of = dict(runs[""].select("record_id", "context").iter_rows())
+    context_of = dict(runs[MAIN].select("record_id", "context").iter_rows())
     for name, part in runs.items():
+        folder = out if name == MAIN else out / name
         # a twin goes to the file of the context of the record that it is made from
         by_context = defaultdict(list)
         for record_id in part["record_id"]:
             by_context[context_of[record_id]].append(finished[name, record_id])
         for context, lines in by_context.items():
-            write_jsonl(out / name / f"{context}.jsonl", lines)
+            write_jsonl(folder / f"{context}.jsonl", lines)
 
 
 def _examples(cases: pl.DataFrame, count: int) -> tuple[list[str], list[RecordRow]]:

@@ -83,12 +83,14 @@ class Texts(Strict):
 
 def _whole_group(written: Any) -> Any:
     """Return the written decoding settings as a complete group ``decode``. Exports of earlier
-    versions have the removed setting ``risk``, always without a limit."""
+    versions have the removed settings ``engine``, which never changed a report, and ``risk``,
+    always without a limit."""
     if not isinstance(written, dict) or NOT_EXPORTED.keys() & written.keys():
         return written
     limits = written.get("risk") or {}
     unset = isinstance(limits, dict) and not (limits.get("false_present") or limits.get("missed"))
-    settings = {key: value for key, value in written.items() if key != "risk" or not unset}
+    removed = {"engine", "risk"} if unset else {"engine"}
+    settings = {key: value for key, value in written.items() if key not in removed}
     return NOT_EXPORTED | settings
 
 

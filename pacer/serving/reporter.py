@@ -17,7 +17,7 @@ from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_json
 from pacer.corpus.readers.views import parse_view
-from pacer.decoding.candidates import extract_report
+from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.lists.maps import read_predictor
 from pacer.features.encoder import ImageEncoder, TextEncoder

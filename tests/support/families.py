@@ -161,10 +161,14 @@ def write_tokenizer(kind: str, folder: Path) -> Path:
     return folder
 
 
-def write_language(family: str, folder: Path) -> Path:
-    """A language model of 2 blocks with its kind of tokenizer of 600 tokens."""
+def write_language(family: str, folder: Path, window: int | None = None) -> Path:
+    """A language model of 2 blocks with its kind of tokenizer of 600 tokens. ``window``: replaces
+    its sliding window, if it has one."""
     torch.manual_seed(2)
     made = LANGUAGES[family]
-    config = AutoConfig.for_model(made["model_type"], **made["values"])
+    values = dict(made["values"])
+    if window is not None and "sliding_window" in values:
+        values["sliding_window"] = window
+    config = AutoConfig.for_model(made["model_type"], **values)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     return write_tokenizer(made["tokenizer"], folder)

@@ -2,6 +2,7 @@
 ranges."""
 
 import random
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pacer.config import Decode
+from pacer.decoding.search import Engine, Prefix
 
 EOS = 2
 ROPES = [
@@ -29,7 +31,6 @@ def settings(**changes: Any) -> Decode:
     plain = {
         "split": "test",
         "limit": None,
-        "engine": "beam",
         "num_beams": 3,
         "min_new_tokens": 0,
         "max_new_tokens": 16,
@@ -105,8 +106,13 @@ def random_case(seed: int, prefixes: int = 9, dtype: torch.dtype = torch.float64
     )
 
 
-def found(engine: Any, prefixes: list[Tensor]) -> list[list[int]]:
-    """Tokens in the order of the prefixes; each prefix has come out once."""
-    results = dict(pairs := list(engine(prefixes)))
-    assert len(pairs) == len(results) == len(prefixes)
-    return [results[number] for number in range(len(prefixes))]
+def candidates(engine: Engine, prefixes: Iterable[Prefix], count: int) -> list[list[list[int]]]:
+    """Texts in the order of the prefixes; each prefix has come out once."""
+    results = dict(pairs := list(engine(enumerate(prefixes), count)))
+    assert len(pairs) == len(results) and sorted(results) == list(range(len(pairs)))
+    return [results[number] for number in range(len(pairs))]
+
+
+def found(engine: Engine, prefixes: list[Tensor]) -> list[list[int]]:
+    """The best text of each prefix."""
+    return [tokens for (tokens,) in candidates(engine, map(Prefix, prefixes), 1)]

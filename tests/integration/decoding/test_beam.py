@@ -1,9 +1,8 @@
 """Our beam search gives the tokens of ``generate`` of transformers, candidates for a commitment
 those of a loop."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,27 +10,23 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from transformers import GPT2Config, MistralConfig
 
 from pacer.core.anchor import KINDS, read_list
-from pacer.core.errors import BackboneError
-from pacer.decoding import beam, candidates
-from pacer.decoding.beam import BeamSearch, Generate, unknown_attention
-from pacer.decoding.candidates import (
-    AgreeingSearch,
-    Candidate,
-    Candidates,
-    ForcedPrefix,
-    agreement,
-    distance,
-)
+from pacer.core.errors import BackboneError, DataError
+from pacer.decoding import beam, generate, search
+from pacer.decoding.agreement import agreement, distance, text_distance
+from pacer.decoding.beam import BeamSearch
+from pacer.decoding.extract import CLOSE_ANCHOR
 from pacer.decoding.generate import Generator
+from pacer.decoding.hypotheses import candidate_noise
+from pacer.decoding.search import Prefix, search_reports
 from pacer.decoding.tree import TokenTree
 from pacer.model.assemble import load_tokenizer
 from tests.support.cases import listed_cases
 from tests.support.models import moved_model, specification
-from tests.support.searches import EOS, Case, found, random_case, settings
+from tests.support.searches import EOS, Case, candidates, found, random_case, settings
 from tests.support.sentences import anchor_of
+from tests.support.transformers_generate import Generate
 
 pytestmark = pytest.mark.usefixtures("messages")
 
@@ -159,11 +154,11 @@ def test_a_record_that_ends_makes_room_for_the_next() -> None:
     case = random_case(6, prefixes=12)
     asked, under_way = 0, []
 
-    def queue() -> Iterator[torch.Tensor]:
+    def queue() -> Iterator[tuple[int, Prefix]]:
         nonlocal asked
         for prefix in case.prefixes:
             asked += 1
-            yield prefix
+            yield asked - 1, Prefix(prefix)
 
     engine = BeamSearch(
         case.language, settings(batch_size=3, max_new_tokens=20, length_penalty=0.0), EOS
@@ -204,26 +199,13 @@ def test_beams_share_their_prefix_and_their_start(counts: type[CountingTree]) ->
     assert counts.read < 2 * counts.nodes
 
 
-@pytest.mark.parametrize(
-    ("config", "unknown"),
-    [
-        (GPT2Config(), "the attention of the gpt2 family"),
-        (MistralConfig(sliding_window=4), "sliding-window attention"),
-    ],
-)
-def test_an_attention_that_is_not_known_is_refused(config, unknown: str) -> None:
-    assert unknown_attention(MistralConfig(sliding_window=None)) is None
-    with pytest.raises(
-        BackboneError, match=f"does not support {unknown}.*; set decode.engine: generate"
-    ):
-        BeamSearch(SimpleNamespace(config=config), settings(), EOS)
-
-
 def test_the_model_attends_as_before_afterwards() -> None:
     case = random_case(1)
     before = case.language.config._attn_implementation
     engine = BeamSearch(case.language, case.decode, EOS)
-    next(iter(engine(case.prefixes)))  # and also where a search is left in the middle
+    next(
+        iter(engine(enumerate(map(Prefix, case.prefixes))))
+    )  # and also where a search is left in the middle
     assert case.language.config._attn_implementation == before != "pacer_tree"
 
 
@@ -248,10 +230,10 @@ def rows(records: Any) -> list[dict]:
     return [row for row in records.iter_rows(named=True) if row["split"] == "train"]
 
 
-def test_engines_give_the_same_results(generator: Generator, records) -> None:
+def test_results_are_those_of_the_reference(generator: Generator, records, monkeypatch) -> None:
     generator.decode = settings(max_new_tokens=24, min_new_tokens=6, length_penalty=0.0)
     ours = generator(rows(records))
-    generator.decode = generator.decode.model_copy(update={"engine": "generate"})
+    monkeypatch.setattr(generate, "BeamSearch", Generate)
     theirs = generator(rows(records))
     assert len(set(result.tokens for result in ours)) > 1
     for own, other, row in zip(ours, theirs, rows(records), strict=True):
@@ -260,55 +242,54 @@ def test_engines_give_the_same_results(generator: Generator, records) -> None:
         assert ("lateral" in own.depth_weights) == (row["lateral"] is not None)
 
 
-def test_generate_is_used_where_the_beam_search_does_not_know_the_attention(
-    generator: Generator, records, capsys: pytest.CaptureFixture[str]
-) -> None:
-    language, specific = generator.model.language, specification()
-    language.config.sliding_window = 4
-    named = generator.model, generator.tokenizer, generator.features, specific
-    other = Generator(*named, settings(max_new_tokens=6))
-    assert (
-        "does not support sliding-window attention (4 positions); using decode.engine: generate"
-        in capsys.readouterr().out
-    )
-    asked: list[object] = []
-    generate = language.generate
-    language.generate = lambda **inputs: asked.append(1) or generate(**inputs)
-    assert len(other(rows(records)[:2])) == 2 and asked
-    for choice in ({"select": "agreement"}, {"commitment": "read"}):
-        with pytest.raises(BackboneError, match="select: score and decode"):
-            Generator(*named, settings(**choice))
+def test_a_family_that_is_not_supported_is_refused(generator: Generator) -> None:
+    language = generator.model.language
+    language.config.model_type = "olmo2"
+    with pytest.raises(BackboneError, match="language models of the family olmo2; choose one of"):
+        Generator(
+            generator.model, generator.tokenizer, generator.features, specification(), settings()
+        )
+
+
+def test_a_sliding_window_must_hold_prompt_and_report(generator: Generator, records) -> None:
+    row = rows(records)[0]
+    positions = len(generator.encode(row)[0]) + generator.decode.max_new_tokens - 1
+    generator.model.language.config.sliding_window = positions
+    assert len(generator([row])) == 1
+    generator.model.language.config.sliding_window = positions - 1
+    with pytest.raises(
+        DataError, match=f"record {row['record_id']}: .*up to {positions} .* last {positions - 1},"
+    ):
+        generator([row])
 
 
 LOW = -1.0e9
 
 
-def drawn_case(seed: int) -> tuple[Case, list[ForcedPrefix]]:
+def drawn_case(seed: int) -> tuple[Case, list[Prefix]]:
     case = random_case(seed)
     changes = {
         "candidates": 3,
         "temperature": 0.7,
         "max_new_tokens": 12,
         "min_new_tokens": min(seed % 5, 3),
+        "select": "agreement",
     }
     case = case._replace(decode=case.decode.model_copy(update=changes))
-    openings = []
-    for place, prefix in enumerate(case.prefixes):
-        tokens = [3 + (place * 5 + step) % 20 for step in range(1 + place % 4)]
-        embedded = case.language.get_input_embeddings()(torch.tensor(tokens)).detach()
-        openings.append(ForcedPrefix(torch.cat([prefix, embedded]), tokens))
-    return case, openings
+    return case, [
+        Prefix(prefix, [3 + (place * 5 + step) % 20 for step in range(1 + place % 4)])
+        for place, prefix in enumerate(case.prefixes)
+    ]
 
 
-def plain(case: Case, opening: ForcedPrefix, noise: Tensor) -> tuple[list[int], float]:
+def plain(case: Case, opening: Prefix, noise: Tensor) -> tuple[list[int], float]:
     """One candidate, all of whose beams are computed anew in each step. noise: [T, M]."""
     decode, embed = case.decode, case.language.get_input_embeddings()
     beams, most, power = decode.num_beams, decode.max_new_tokens, decode.length_penalty
-    running, finished = [(0.0, opening.tokens)], []
-    prefix = opening.inputs[: len(opening.inputs) - len(opening.tokens)]
+    running, finished = [(0.0, opening.forced)], []
     while True:
         length, every = len(running[0][1]), []
-        inputs = [torch.cat([prefix, embed(torch.tensor(tokens))]) for _, tokens in running]
+        inputs = [torch.cat([opening.inputs, embed(torch.tensor(tokens))]) for _, tokens in running]
         logits = case.language(inputs_embeds=torch.stack(inputs)).logits[:, -1]
         for (total, tokens), scores in zip(running, logits.float().log_softmax(-1), strict=True):
             if length < decode.min_new_tokens:
@@ -347,45 +328,61 @@ def test_candidates_are_those_of_a_plain_loop(seed: int, beams: int | None) -> N
             case._replace(decode=case.decode.model_copy(update={"num_beams": beams})),
             openings[:2],
         )
-    own = found(BeamSearch(case.language, case.decode, EOS, hypotheses=Candidates), openings)
-    noise = Candidates(1, case.decode, EOS, torch.device("cpu")).noise
-    assert noise is not None and not noise[0].any() and noise[1:].all()
+    own = candidates(BeamSearch(case.language, case.decode, EOS), openings, 3)
+    noise = candidate_noise(case.decode, 3)
+    assert not noise[0].any() and noise[1:].all()
     with torch.no_grad():
         for opening, results in zip(openings, own, strict=True):
             expected = [plain(case, opening, part) for part in noise]
-            assert [result.tokens for result in results] == [tokens for tokens, _ in expected]
-            assert [result.score for result in results] == pytest.approx(
-                [score for _, score in expected], rel=1e-4
-            )
+            expected.sort(key=lambda pair: -pair[1])
+            assert results == [tokens for tokens, _ in expected]
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 9])
 def test_company_does_not_change_candidates(batch_size: int) -> None:
     case, openings = drawn_case(5)
-    search = BeamSearch(case.language, case.decode, EOS, hypotheses=Candidates)
-    expected = [found(search, [opening])[0] for opening in openings]
+    search = BeamSearch(case.language, case.decode, EOS)
+    expected = [candidates(search, [opening], 3)[0] for opening in openings]
     decode = case.decode.model_copy(update={"batch_size": batch_size})
-    results = found(BeamSearch(case.language, decode, EOS, hypotheses=Candidates), openings)
-    assert [[r.tokens for r in row] for row in results] == [
-        [r.tokens for r in row] for row in expected
-    ]
+    assert candidates(BeamSearch(case.language, decode, EOS), openings, 3) == expected
+
+
+def test_prefixes_with_and_without_forced_tokens_do_not_disturb_each_other() -> None:
+    case, openings = drawn_case(5)
+    mixed = [Prefix(opening.inputs) if at % 3 else opening for at, opening in enumerate(openings)]
+    engine = BeamSearch(case.language, case.decode, EOS)
+    for count in (1, 3):
+        alone = [candidates(engine, [prefix], count)[0] for prefix in mixed]
+        assert candidates(engine, mixed, count) == alone
+
+
+def words(tokens: Sequence[int]) -> str:
+    return " ".join(map(str, tokens))
+
+
+def reports(case: Case, prefixes: Iterable[Prefix], **changes: Any) -> list[list[int]]:
+    """What is found for each prefix, in their order."""
+    decode = case.decode.model_copy(update=changes)
+    engine = BeamSearch(case.language, decode, EOS)
+    results = dict(search_reports(engine, enumerate(prefixes), decode, words))
+    return [results[place] for place in range(len(results))]
 
 
 def test_the_candidate_that_keeps_the_commitment_is_taken(monkeypatch) -> None:
     """The best hypothesis among equals; records without a commitment as they are."""
     case, _ = drawn_case(5)
-    best = found(BeamSearch(case.language, case.decode, EOS), case.prefixes)
-    search = AgreeingSearch(
-        case.language, case.decode, EOS, lambda tokens: " ".join(map(str, tokens))
-    )
-    monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (0, 0, 0))
-    assert found(search, case.prefixes) == best
+    prefixes = [Prefix(inputs) for inputs in case.prefixes]
+    best = reports(case, prefixes, select="score")
+    assert best == found(BeamSearch(case.language, case.decode, EOS), case.prefixes)
+    assert reports(case, prefixes) == best
     monkeypatch.setattr(
-        AgreeingSearch, "_commitment", lambda self, tokens: tokens[:1] if len(tokens) > 1 else []
+        search, "_commitment", lambda tokens, *_: tokens[:1] if len(tokens) > 1 else []
     )
-    assert found(search, case.prefixes) == best
-    monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (tokens in best, 0))
-    taken = found(search, case.prefixes)
+    monkeypatch.setattr(search, "text_distance", lambda text, kinds: (1, 0, 0))
+    assert reports(case, prefixes) == best
+    texts = set(map(words, best))
+    monkeypatch.setattr(search, "text_distance", lambda text, kinds: (text in texts, 0))
+    taken = reports(case, prefixes)
     assert taken != best and all(new[:1] == old[:1] for new, old in zip(taken, best, strict=True))
 
 
@@ -418,50 +415,43 @@ def test_candidates_are_searched_only_where_the_first_report_is_not_the_list(
 ) -> None:
     """In groups, each of which is given before the next is read."""
     case, openings = drawn_case(5)
-    case = case._replace(decode=case.decode.model_copy(update={"batch_size": 2}))
-    search = candidates.ListedSearch(
-        case.language, case.decode, EOS, lambda tokens: " ".join(map(str, tokens))
-    )
-    firsts = [
-        row[0]
-        for row in found(
-            BeamSearch(case.language, case.decode, EOS, hypotheses=Candidates), openings
-        )
-    ]
+    decode = case.decode.model_copy(update={"batch_size": 2})
+    firsts = [row[0] for row in candidates(BeamSearch(case.language, decode, EOS), openings, 1)]
+    texts = set(map(words, firsts))
     monkeypatch.setattr(
-        search,
-        "_distance",
-        lambda tokens: (0,) if kept else (1, tokens in [f.tokens for f in firsts]),
+        search, "text_distance", lambda text, kinds: (0,) if kept else (1, text in texts)
     )
-    asked, several, read = [], search.candidates, []
-    search.candidates = lambda pairs: several(asked.append(1) or pair for pair in pairs)
+    engine, asked, read = BeamSearch(case.language, decode, EOS), [], []
 
-    def reading():
-        for opening in openings:
+    def counting(pairs: Iterable, count: int = 1) -> Iterator:
+        return engine((asked.append(count) or pair for pair in pairs), count)
+
+    def reading() -> Iterator[tuple[int, Prefix]]:
+        for place, opening in enumerate(openings):
             read.append(1)
-            yield opening
+            yield place, opening
 
     given = 0
-    for place, tokens in search(reading()):
+    for place, tokens in search_reports(counting, reading(), decode, words):
         given += 1
-        assert (tokens == firsts[place].tokens) == kept and len(read) <= given + 4
-    assert given == 9 and len(asked) == 9 * (not kept)
+        assert (tokens == firsts[place]) == kept and len(read) <= given + 4
+    assert given == 9 and asked.count(3) == 9 * (not kept) and asked.count(1) == 9
 
 
 def test_a_candidate_without_a_report_comes_last() -> None:
     """Its commitment, read as its report, would agree with itself."""
-    case, _ = drawn_case(5)
     list_of = "<ANCHOR> positive: edema; negative: none; uncertain: none </ANCHOR>"
-    texts = [list_of, f"{list_of} <REPORT> no edema . there is a pneumothorax . </REPORT>"]
-    search = AgreeingSearch(case.language, case.decode, EOS, lambda tokens: texts[tokens[0]])
-    assert search._best([[0]], [Candidate([0], 2.0), Candidate([1], 1.0)]) == [1]
+    wrong = f"{list_of} <REPORT> no edema . there is a pneumothorax . </REPORT>"
+    assert text_distance(list_of) > text_distance(wrong) > (0, 0, 0, 0)
 
 
 def test_the_end_of_a_commitment_is_found_in_its_text() -> None:
-    case, _ = drawn_case(5)
-    words = ["<ANCHOR>", "x", candidates.CLOSE_ANCHOR, "y", "z"]
-    search = AgreeingSearch(
-        case.language, case.decode, EOS, lambda tokens: " ".join(words[token] for token in tokens)
-    )
-    assert search._commitment([0, 1, 2, 3, 4]) == [0, 1, 2]
-    assert search._commitment([0, 1, 3]) == [] and search._commitment([0, 1, 2]) == []
+    names = ["<ANCHOR>", "x", CLOSE_ANCHOR, "y", "z"]
+
+    def text(tokens: Sequence[int]) -> str:
+        return " ".join(names[token] for token in tokens)
+
+    assert search._commitment([0, 1, 2, 3, 4], text, 12) == [0, 1, 2]
+    assert search._commitment([0, 1, 3], text, 12) == []
+    assert search._commitment([0, 1, 2], text, 12) == []
+    assert search._commitment([0, 1, 2, 3, 4], text, 3) == []

@@ -13,7 +13,7 @@ from pacer.config import Decode
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file
 from pacer.decoding import run
-from pacer.decoding.candidates import Extraction
+from pacer.decoding.extract import Extraction
 from pacer.decoding.generate import Generator
 from pacer.decoding.run import decode_records
 from pacer.features.store import IMAGES, PRIORS

@@ -20,7 +20,8 @@ from pacer.core.io import read_jsonl
 from pacer.core.schemas import read_images, read_records
 from pacer.corpus.build_corpus import build_corpus
 from pacer.corpus.source import point_to_files
-from pacer.decoding.candidates import AgreeingSearch, Extraction
+from pacer.decoding import search
+from pacer.decoding.extract import Extraction
 from pacer.decoding.generate import Generator
 from pacer.decoding.lists.maps import read_predictor
 from pacer.decoding.run import decode_records, trained_generator, with_trained_views
@@ -44,10 +45,10 @@ def commit_to_two_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make two tokens every report's commitment, with an arbitrary agreement: small models commit
     to nothing."""
     monkeypatch.setattr(
-        AgreeingSearch, "_commitment", lambda self, tokens: tokens[:2] if len(tokens) > 2 else []
+        search, "_commitment", lambda tokens, *_: tokens[:2] if len(tokens) > 2 else []
     )
     monkeypatch.setattr(
-        AgreeingSearch, "_distance", lambda self, tokens: (sum(tokens) % 5, len(tokens))
+        search, "text_distance", lambda text, kinds: (sum(map(ord, text)) % 5, len(text))
     )
 
 

@@ -70,10 +70,9 @@ def train(work: Work) -> list[torch.Tensor]:
     return found
 
 
-def generate(work: Work, engine: str) -> list[str]:
-    decode = work.params.decode.model_copy(update={"engine": engine})
+def generate(work: Work) -> list[str]:
     made = work.root / "cpu" / "calibrate", work.backbones, Path(work.inputs["features"])
-    generator, _ = trained_generator(*made, decode, work.device)
+    generator, _ = trained_generator(*made, work.params.decode, work.device)
     return [one.text for one in generator(work.records.to_dicts()[::4])]
 
 
@@ -103,8 +102,7 @@ def attribute(work: Work) -> list[torch.Tensor]:
 PARTS: dict[str, Callable[[Work], list]] = {
     "encode": encode,
     "train": train,
-    "search": lambda work: generate(work, "beam"),
-    "generate": lambda work: generate(work, "generate"),
+    "generate": generate,
     "report": report,
     "label": lambda work: [CheXbert(work.chexbert, device=work.device)(TEXTS).cpu()],
     "attribute": attribute,

@@ -12,15 +12,17 @@ from pacer.config.backbones import CARD
 from pacer.core.anchor import Anchor, render_anchor
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
-from pacer.decoding.beam import BeamSearch, Generate
-from pacer.decoding.candidates import extract_report
+from pacer.decoding import generate
+from pacer.decoding.beam import BeamSearch
+from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generator
-from pacer.decoding.hypotheses import ListBias
+from pacer.decoding.list_bias import ListBias
 from pacer.model.assemble import load_tokenizer
 from tests.support import searches
 from tests.support.cases import listed_cases
 from tests.support.models import moved_model, specification
 from tests.support.searches import EOS, found, random_case
+from tests.support.transformers_generate import Generate
 
 settings = partial(searches.settings, min_new_tokens=4, max_new_tokens=12, batch_size=8)
 
@@ -32,15 +34,19 @@ def generator(backbones, features):
     )
 
 
-@pytest.mark.parametrize("engine", ["beam", "generate"])
-def test_the_prefix_that_was_trained_is_decoded(
-    generator, records: pl.DataFrame, engine: str
-) -> None:
+@pytest.fixture(params=[BeamSearch, Generate])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generators use our search, then the reference."""
+    monkeypatch.setattr(generate, "BeamSearch", request.param)
+
+
+@pytest.mark.usefixtures("engine")
+def test_the_prefix_that_was_trained_is_decoded(generator, records: pl.DataFrame) -> None:
     """Interface, router and gate compute in float32, and a language model in bfloat16 gets what
     they give unrounded."""
     model = generator.model
     model.language.to(torch.bfloat16)
-    generator.decode = settings(engine=engine, batch_size=1)
+    generator.decode = settings(batch_size=1)
     row = records.filter(pl.col("context") == "mw").row(0, named=True)
     batch, seen = generator.batch(row), []
     model.language.model.layers[0].register_forward_pre_hook(
@@ -53,14 +59,11 @@ def test_the_prefix_that_was_trained_is_decoded(
     assert torch.equal(seen[0], seen[1][:1])
 
 
-@pytest.mark.parametrize("engine", ["beam", "generate"])
-def test_generated_tokens_enter_the_language_model_as_trained_ones_do(
-    generator, records, engine: str
-) -> None:
+@pytest.mark.usefixtures("engine")
+def test_generated_tokens_enter_the_language_model_as_trained_ones_do(generator, records) -> None:
     """Sums between the blocks stay in float32 for generated tokens too, and no hook stays on the
     model."""
     language = generator.model.language.to(torch.bfloat16)
-    generator.decode = settings(engine=engine)
     blocks, types = language.model.layers, []
     handles = [
         block.register_forward_pre_hook(
@@ -75,17 +78,16 @@ def test_generated_tokens_enter_the_language_model_as_trained_ones_do(
     assert language.get_input_embeddings()(torch.tensor([1])).dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("engine", ["beam", "generate"])
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
 def test_a_prefix_that_is_no_number_is_refused_with_its_record(
-    generator, records, engine: str, wrong: float
+    generator, records, wrong: float
 ) -> None:
     rows = records.filter(pl.col("context") == "mw").to_dicts()
     states = generator.features.depth_states
     generator.features.depth_states = lambda ids: (
         states(ids).fill_(wrong) if rows[2]["frontal"] in ids else states(ids)
     )
-    generator.decode = settings(engine=engine)
     with pytest.raises(DataError, match=f"record {rows[2]['record_id']}: .*NaN or infinite"):
         generator(rows)
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pacer.decoding import generate
 from pacer.decoding.generate import Generator
 from pacer.model.assemble import load_tokenizer
 from pacer.model.pacer import Pacer
@@ -17,17 +18,21 @@ from pacer.training.examples import Examples, TokenSequence, collate
 from pacer.training.trajectory import Span, Trajectory
 from tests.support import searches
 from tests.support.models import QUERIES, moved_model, specification
+from tests.support.transformers_generate import Generate
 
 #: Two records of each context; prompts differ in length, so rows are padded.
 ROWS = [0, 1, 8, 11, 18, 19, 26, 27]
 PLAIN = {"num_beams": 1, "repetition_penalty": 1.0, "length_penalty": 1.0}
-settings = partial(searches.settings, engine="generate", max_new_tokens=24, batch_size=8, **PLAIN)
+settings = partial(searches.settings, max_new_tokens=24, batch_size=8, **PLAIN)
 
 
 @pytest.fixture(params=["calibrated", "parent"])
-def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:
+def generator(
+    request: pytest.FixtureRequest, backbones, features, monkeypatch: pytest.MonkeyPatch
+) -> Generator:
     """A model with no parameter at its initial value and LoRA merged, with and without
-    Calibrate."""
+    Calibrate, decoded by the reference."""
+    monkeypatch.setattr(generate, "BeamSearch", Generate)
     model = moved_model(
         backbones, specification("calibrate" if request.param == "calibrated" else "parent")
     )

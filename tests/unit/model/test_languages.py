@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.instruction import instruction, task
-from pacer.decoding.beam import BeamSearch, Generate, unknown_attention
+from pacer.decoding.beam import BeamSearch
 from pacer.model.assemble import from_modules
 from pacer.model.batch import TrainingBatch
 from pacer.model.checkpoint import specification_of
@@ -21,6 +21,7 @@ from tests.support.families import LANGUAGES, write_language
 from tests.support.models import DEPTHS, GRID, QUERIES, WIDTH, specification
 from tests.support.profiles import profile
 from tests.support.searches import found, settings
+from tests.support.transformers_generate import Generate
 
 
 @pytest.fixture(scope="module", params=LANGUAGES)
@@ -98,17 +99,17 @@ def test_lora_by_name_or_where_peft_puts_it(folder: Path) -> None:
         )
 
 
-def test_the_beam_search_takes_the_attention_that_it_knows(folder: Path) -> None:
-    """Mistral's and Gemma's have sliding windows here; the others' search gives the tokens of
-    ``generate``."""
+@pytest.mark.parametrize("family", LANGUAGES)
+def test_the_beam_search_gives_the_tokens_of_the_reference(family: str, tmp_path: Path) -> None:
+    """The windows of Mistral and Gemma hold the longest prefix and its text."""
+    folder = write_language(family, tmp_path, window=14 + 12 - 1)
     language = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
-    unknown = unknown_attention(language.config)
-    assert bool(unknown) == (language.config.model_type in ("mistral", "gemma3_text"))
-    if unknown:
-        return
     torch.manual_seed(5)
     prefixes = [torch.randn(length, 24, dtype=torch.float64) for length in (3, 9, 5, 14)]
-    eos, decode = read_tokenizer(folder).eos_token_id, settings(max_new_tokens=12)
+    eos, decode = (
+        read_tokenizer(folder).eos_token_id,
+        settings(min_new_tokens=12, max_new_tokens=12),
+    )
     expected = found(Generate(language, decode, eos), prefixes)
     assert found(BeamSearch(language, decode, eos), prefixes) == expected
 

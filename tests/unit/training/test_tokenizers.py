@@ -17,7 +17,7 @@ from pacer.backbones.tokenizer import (
 )
 from pacer.core.anchor import CLOSE_REPORT, OPEN_REPORT
 from pacer.core.instruction import BEFORE_IMAGE
-from pacer.decoding.candidates import extract_report
+from pacer.decoding.extract import extract_report
 from pacer.model.assemble import load_tokenizer
 from pacer.model.prompt import build_prompt
 from pacer.training.trajectory import RouteSeed, Span, TrajectoryBuilder

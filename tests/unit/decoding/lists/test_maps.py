@@ -9,7 +9,7 @@ import torch
 from pacer.core.anchor import KINDS, Anchor, Attributes, read_list
 from pacer.core.errors import CheckpointError
 from pacer.core.findings import FINDINGS
-from pacer.decoding.candidates import drop_uncommitted_sentences
+from pacer.decoding.agreement import drop_uncommitted_sentences
 from pacer.decoding.lists import fit, regression
 from pacer.decoding.lists.fit import PENALTIES
 from pacer.decoding.lists.maps import (

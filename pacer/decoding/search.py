@@ -1,0 +1,98 @@
+"""The report of each prefix, found by an engine that searches texts.
+
+With ``decode.select: score``, it is that of the best text. With ``agreement``, a best text whose
+report does not agree with its commitment gets rivals: the engine writes several reports for the
+same commitment, which differ by noise, and the one that agrees best is taken.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol, TypeVar
+
+from torch import Tensor
+
+from pacer.config import Decode
+from pacer.decoding.agreement import text_distance
+from pacer.decoding.extract import CLOSE_ANCHOR
+
+Label = TypeVar("Label")
+#: The label of a prefix, and the tokens of its texts.
+Found = tuple[Label, list[list[int]]]
+
+#: Batches in a group: the best report of each record of a group is searched first, then the
+#: candidates of the records that need them.
+_GROUPED = 2
+
+
+class Prefix(NamedTuple):
+    """The start of a search."""
+
+    #: [P, d], embeddings on the model's device.
+    inputs: Tensor
+    #: Tokens that every text begins with, such as those of a given list. They count as generated.
+    forced: Sequence[int] = ()
+
+
+class Engine(Protocol):
+    """A search for the best continuations of many prefixes. Each prefix has a label, which comes
+    back with its result."""
+
+    def __call__(
+        self, prefixes: Iterable[tuple[Label, Prefix]], candidates: int = 1
+    ) -> Iterator[Found[Label]]:
+        """Yield the label of each prefix, and the tokens of its texts, forced ones and EOS
+        included, when they are found.
+
+        Args:
+            prefixes: of any lengths; read when there is room for them.
+            candidates: texts for each prefix. One is the best text. Several are found by separate
+                searches, the first without noise and the others with different noise, and come in
+                the order of their scores.
+        """
+        ...
+
+
+def search_reports(
+    engine: Engine,
+    prefixes: Iterable[tuple[Label, Prefix]],
+    decode: Decode,
+    text: Callable[[Sequence[int]], str],
+    kinds: Collection[str] = (),
+) -> Iterator[tuple[Label, list[int]]]:
+    """Yield the label of each prefix and the tokens of its text: the best one or, with
+    ``agreement``, the one whose report agrees best with its commitment. Among equals the best text
+    is preferred, then the one with the best score. A text without a commitment is taken as it is.
+
+    Args:
+        text: returns the text of tokens.
+        kinds: of attributes in the model's commitments.
+    """
+    if decode.select == "score":
+        for label, (best,) in engine(prefixes):
+            yield label, best
+        return
+    waiting = iter(prefixes)
+    while group := list(islice(waiting, _GROUPED * decode.batch_size)):
+        disagreeing = []
+        for (label, prefix), (best,) in engine(
+            ((label, prefix), prefix) for label, prefix in group
+        ):
+            forced = prefix.forced or _commitment(best, text, decode.max_new_tokens)
+            if not forced or not any(text_distance(text(best), kinds)):
+                yield label, best
+            else:
+                # the best text for a given list is also the candidate without noise
+                known = [] if prefix.forced else [best]
+                disagreeing.append(((label, known), Prefix(prefix.inputs, forced)))
+        for (label, known), candidates in engine(disagreeing, decode.candidates):
+            yield label, min(known + candidates, key=lambda one: text_distance(text(one), kinds))
+
+
+def _commitment(tokens: list[int], text: Callable[[Sequence[int]], str], longest: int) -> list[int]:
+    """Return the tokens up to the end of the commitment; none if the commitment is incomplete, or
+    nothing follows it within the ``longest`` text."""
+    end = bisect_left(
+        range(len(tokens) + 1), True, key=lambda count: CLOSE_ANCHOR in text(tokens[:count])
+    )
+    return tokens[:end] if end < min(len(tokens), longest) else []
