@@ -61,7 +61,7 @@ def start_several() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     sys.argv = ["accelerate-launch", "--quiet", *sys.argv]
     # Ctrl-C must reach this process, where a second Ctrl-C ends everything, not torch's launcher
-    os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGHUP,SIGQUIT")
+    os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGHUP,SIGQUIT,SIGUSR1")
     try:
         accelerate_launch()
     except ChildFailedError as error:

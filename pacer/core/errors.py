@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from io import TextIOWrapper
 
 from pacer.core.stops import GO_ON, LAST_WORDS, Stopped
@@ -85,7 +86,8 @@ def run_cleanly(main: Callable[[], None]) -> None:
     except KeyboardInterrupt as stop:
         if show_traceback:
             traceback.print_exc()
-        print(LAST_WORDS, file=sys.stderr)
+        with suppress(OSError):  # a closed terminal
+            print(LAST_WORDS, file=sys.stderr)
         sys.exit(stop.exit_code if isinstance(stop, Stopped) else 130)
     except Exception as error:
         message = _message(error)

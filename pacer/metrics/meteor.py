@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from pacer.core.errors import PacerError
-from pacer.core.stops import environment_without, signal_at_parents_end
+from pacer.core.stops import signal_at_parents_end
 
 #: Heap of the Java process; with much less, loading the paraphrase table fails.
 HEAP = "2G"
@@ -89,7 +89,7 @@ def meteor_run(
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=errors,
-                    env=environment_without(_OPTIONS),
+                    env={name: v for name, v in os.environ.items() if name not in _OPTIONS},
                     start_new_session=True,
                     preexec_fn=signal_at_parents_end,
                 )
