@@ -98,6 +98,20 @@ def stops_deferred() -> Generator[None]:
         raise Stopped(_Flag.number)
 
 
+@contextmanager
+def signals_end_process() -> Generator[None]:
+    """Let signals end the process at once in the block, as they do without :func:`stoppable`."""
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, handler in before.items():
+        if callable(handler):
+            signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _end() -> None:
     """End this process and the processes that it started, at once."""
     import psutil
