@@ -29,12 +29,12 @@ LAST_WORDS = f"stopped; {GO_ON}"
 
 
 class Stopped(KeyboardInterrupt):
-    """This process, or another process of the run, has received a signal to stop. Libraries treat
-    this exception as Ctrl-C."""
+    """This process has received a signal to stop, or another process of the run has, as if by
+    SIGTERM. Libraries treat this exception as Ctrl-C."""
 
-    def __init__(self, number: int = signal.SIGTERM):
+    def __init__(self, number: int = 0):
         super().__init__()
-        self.exit_code = 128 + number
+        self.exit_code = 128 + (number or _Flag.number or signal.SIGTERM)
 
 
 class _Flag:
@@ -68,7 +68,7 @@ def stoppable() -> Generator[None]:
         _Flag.number = number
         start_timer(_GRACE, _end)
         if not _Flag.deferred:
-            raise Stopped(number)
+            raise Stopped
 
     # a shell script's background jobs ignore Ctrl-C, and nohup ignores SIGHUP
     handled = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
@@ -77,7 +77,7 @@ def stoppable() -> Generator[None]:
         yield
     except Exception as error:
         if _Flag.number:  # for example, another process has left a collective first
-            raise Stopped(_Flag.number) from error
+            raise Stopped from error
         raise
     finally:
         if not _Flag.number:
@@ -95,7 +95,7 @@ def stops_deferred() -> Generator[None]:
     finally:
         _Flag.deferred = False
     if _Flag.number:
-        raise Stopped(_Flag.number)
+        raise Stopped
 
 
 @contextmanager

@@ -255,6 +255,21 @@ def test_killed_in_an_update_and_in_the_write_of_a_state(
     killed.assert_like(task, setting.reference(phase))
 
 
+def test_a_damaged_state_is_named(setting: killed.Setting) -> None:
+    task = setting.task("parent-damaged", "parent")
+    setting.kill((task, killed.STEP, 4))
+    [path] = killed.scratch(task).rglob("state.pt")
+    whole = path.read_bytes()
+    for content in (b"", b"not a state", whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        ((code, output),) = setting.server.run(task)
+        assert code == 1 and f"error: {path} is damaged or was saved by a different" in output
+        assert path.read_bytes() == content
+    path.unlink()
+    setting.server.finish(task)
+    killed.assert_like(task, setting.reference("parent"))
+
+
 def test_other_parameters_start_anew(setting: killed.Setting) -> None:
     params = drive.parameters(MODEL, train={"lambda_tlw": 0.5})
     fresh, task = (
