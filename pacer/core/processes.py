@@ -6,7 +6,6 @@ megabytes.
 """
 
 import logging
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +18,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
 from accelerate.utils import parse_flag_from_env
 
 from pacer.core.devices import compute_device
-from pacer.core.errors import ConfigError
+from pacer.core.machine import check_process_variables, is_launched
 from pacer.core.stops import signals_end_process, start_timer
 
 _log = logging.getLogger(__name__)
@@ -29,29 +28,22 @@ _log = logging.getLogger(__name__)
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
 #: Warn after waiting this long for other processes (s).
 PATIENCE = 10.0
-#: What a launcher sets: one of these, and the number of processes.
-_LAUNCHED = ("LOCAL_RANK", "TORCHELASTIC_RUN_ID")
-#: Numbers of processes that accelerate reads on a CPU even if no launcher has started this process,
-#: for instance in an interactive step of Slurm.
-_SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
-#: What accelerate would need further packages for.
-_NO_EFFECT = ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def process_state() -> PartialState:
     """Return the state of the launcher's processes, on the CPU if the launcher asks for it or there
-    is no CUDA GPU. Raises a ConfigError as :func:`_check_environment` does."""
-    _check_environment()
+    is no CUDA GPU. Raises a ConfigError as :func:`check_process_variables` does."""
+    check_process_variables(on_cpu=_on_cpu())
     with _waiting():
         return PartialState(cpu=_on_cpu(), timeout=COLLECTIVE_TIMEOUT)
 
 
 def open_accelerator(mixed_precision: str) -> Accelerator:
     """Return an accelerator of the launcher's processes, for training in ``mixed_precision``
-    (``no`` | ``bf16``). Raises a ConfigError as :func:`_check_environment` does."""
-    _check_environment()
+    (``no`` | ``bf16``). Raises a ConfigError as :func:`check_process_variables` does."""
+    check_process_variables(on_cpu=_on_cpu())
     patience = InitProcessGroupKwargs(timeout=COLLECTIVE_TIMEOUT)
     with _waiting():
         return Accelerator(
@@ -64,30 +56,14 @@ def _on_cpu() -> bool:
     return parse_flag_from_env("ACCELERATE_USE_CPU") or compute_device().type == "cpu"
 
 
-def _check_environment() -> None:
-    """Raise a ConfigError if accelerate would wait for processes that nobody has started, because
-    of a variable of MPI."""
-    for name in _NO_EFFECT:
-        os.environ.pop(name, None)
-    if _on_cpu() and not any(name in os.environ for name in _LAUNCHED):
-        for name in _SIZES:
-            if os.environ.get(name, "1") not in ("", "0", "1"):
-                raise ConfigError(
-                    f"the environment variable {name} is {os.environ[name]}, as under MPI, but no "
-                    f"launcher has started this process; run `unset {name}` for one process, or "
-                    "start several with `accelerate launch` (docs/training.md)"
-                )
-
-
 @contextmanager
 def _waiting() -> Generator[None]:
     """Warn if the block takes longer than :data:`PATIENCE`. With several processes, it waits
     outside Python, where no handler of a signal would run, and there is nothing to save yet."""
-    message = f"waiting until all {os.environ.get('WORLD_SIZE')} processes have started"
+    message = "waiting until all processes have started (their number is in WORLD_SIZE)"
     timer = start_timer(PATIENCE, _log.warning, message)
-    several = any(name in os.environ for name in _LAUNCHED)
     try:
-        with signals_end_process() if several else nullcontext():
+        with signals_end_process() if is_launched() else nullcontext():
             yield
     finally:
         timer.cancel()

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from pacer.core.errors import PacerError
+from pacer.core.machine import environment_without
 from pacer.core.stops import signal_at_parents_end
 
 #: Heap of the Java process; with much less, loading the paraphrase table fails.
@@ -89,7 +90,7 @@ def meteor_run(
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=errors,
-                    env={name: v for name, v in os.environ.items() if name not in _OPTIONS},
+                    env=environment_without(_OPTIONS),
                     start_new_session=True,
                     preexec_fn=signal_at_parents_end,
                 )

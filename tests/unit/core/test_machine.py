@@ -24,7 +24,7 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
-from pacer.core import devices, processes
+from pacer.core import devices, machine
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import locked, publish, scratch_directory
 from pacer.core.machine import core_count, core_quota, peak_memory, processor, thread_count
@@ -110,14 +110,14 @@ def test_another_gpu_is_not_used(backend: object, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in (*processes._LAUNCHED, *processes._SIZES):
+    for name in (*machine._LAUNCHED, *machine._SIZES):
         monkeypatch.delenv(name, raising=False)
     AcceleratorState._reset_state(True)
     yield
     AcceleratorState._reset_state(True)
 
 
-@pytest.mark.parametrize("name", processes._SIZES)
+@pytest.mark.parametrize("name", machine._SIZES)
 @pytest.mark.parametrize("start", [process_state, lambda: open_accelerator("no")])
 def test_a_number_of_processes_that_nobody_started_is_refused(
     name: str, start: Callable[[], object], no_launcher: None, monkeypatch: pytest.MonkeyPatch
@@ -132,7 +132,7 @@ def test_a_number_of_processes_that_nobody_started_is_refused(
         start()
 
 
-@pytest.mark.parametrize("name", processes._NO_EFFECT)
+@pytest.mark.parametrize("name", machine._NO_EFFECT)
 def test_what_accelerate_needs_other_packages_for_has_no_effect(
     name: str, no_launcher: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
