@@ -13,10 +13,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))  # Python does not, if PYTHONSAFEPATH is set
 from run import run_script, run_stage
 
-from pacer.core.errors import PacerError
+from pacer.core.errors import ConfigError, PacerError
 from pacer.core.machine import prepare_environment
 from pacer.core.stops import GO_ON, Stopped
 
+#: What accelerate's configuration may start; the last two train as MULTI_GPU does.
+_KINDS = ("NO", "MULTI_CPU", "MULTI_GPU", "FSDP", "MEGATRON_LM")
 #: Variables with which a user sets CUDA's allocator.
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
@@ -32,7 +34,10 @@ def main() -> None:
     if "ACCELERATE_MIXED_PRECISION" not in os.environ:
         from accelerate.commands.config import default_config_file
 
-        if torch.cuda.device_count() > 1 or Path(default_config_file).exists():
+        is_configured = Path(default_config_file).exists()
+        if is_configured:
+            check_configuration(default_config_file)
+        if is_configured or torch.cuda.device_count() > 1:
             start_several()
             return
     share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), threads)
@@ -44,6 +49,25 @@ def let_segments_grow() -> None:
     differ in length, and segments of one size would leave gaps."""
     if not any(name in os.environ for name in _ALLOCATOR):
         os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
+
+
+def check_configuration(file: str) -> None:
+    """Raise a ConfigError if accelerate's configuration, which may be that of another project,
+    cannot be read, or starts something else than processes on this machine's GPUs or CPU."""
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    try:
+        kind = load_config_from_file(file).distributed_type
+    except Exception:
+        reason = "it is empty, damaged, for SageMaker or from a different version of accelerate"
+    else:
+        if kind in _KINDS:
+            return
+        reason = f"it is for {kind.value}"
+    raise ConfigError(
+        f"accelerate's configuration {file} cannot be used: {reason}; move the file away, or write "
+        "one for this machine with `accelerate config` (docs/training.md)"
+    )
 
 
 def start_several() -> None:
@@ -61,7 +85,7 @@ def start_several() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     sys.argv = ["accelerate-launch", "--quiet", *sys.argv]
     # Ctrl-C must reach this process, where a second Ctrl-C ends everything, not torch's launcher
-    os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGHUP,SIGQUIT")
+    os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGHUP,SIGQUIT,SIGUSR1")
     try:
         accelerate_launch()
     except ChildFailedError as error:

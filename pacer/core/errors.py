@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from io import TextIOWrapper
 
 from pacer.core.stops import GO_ON, LAST_WORDS, Stopped
@@ -85,7 +86,8 @@ def run_cleanly(main: Callable[[], None]) -> None:
     except KeyboardInterrupt as stop:
         if show_traceback:
             traceback.print_exc()
-        print(LAST_WORDS, file=sys.stderr)
+        with suppress(OSError):  # a closed terminal
+            print(LAST_WORDS, file=sys.stderr)
         sys.exit(stop.exit_code if isinstance(stop, Stopped) else 130)
     except Exception as error:
         message = _message(error)
@@ -119,11 +121,11 @@ def _message(error: Exception) -> str | None:
         )
     if isinstance(error, MemoryError):
         return _NO_MEMORY
+    # of a file that is written under a temporary name, the final one is in a note
+    place = next(iter(getattr(error, "__notes__", [])), getattr(error, "filename", None))
     for phrase, advice in _ADVICE.items():
         if phrase in str(error):
-            notes = getattr(error, "__notes__", [])
-            place = notes[0] if notes else getattr(error, "filename", None)
             return f"{place}: {advice}" if advice == _FULL and place else advice
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}; fix this and run the same command again"
+    if isinstance(error, OSError) and place is not None:
+        return f"{place}: {error.strerror}; fix this and run the same command again"
     return None

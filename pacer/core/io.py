@@ -14,7 +14,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from io import BufferedReader
 from pathlib import Path
@@ -28,8 +28,6 @@ _log = logging.getLogger(__name__)
 
 #: Errors of network and FUSE mounts without locks.
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
-#: Seconds for a second try, after the mark of a process that was killed has been removed.
-_SECOND_TRY = 0.1
 #: Name in the scratch directory of the output that is being replaced.
 _ASIDE = "replaced"
 #: Uses the parser written in Python, because libyaml, which ruamel uses by default where it is
@@ -99,18 +97,21 @@ def files_below(folder: Path) -> Iterator[Path]:
 @contextmanager
 def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
     """Yield a temporary path next to ``path``, which is renamed to ``path`` on success, else
-    removed. ``durable``: also wait for the disk, so that content that is costly to make again
-    (training state, answers that were paid for) survives a power failure."""
+    removed; a device or a pipe is yielded itself. ``durable``: also wait for the disk, so that
+    content that is costly to make again (training state, answers that were paid for) survives a
+    power failure."""
     target = Path(path)
+    if target.exists() and not target.is_file():
+        yield target
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     temporary.touch()
-    # those of the user's umask; some libraries write files that only their owner can read
     permissions = temporary.stat().st_mode
     try:
         with _with_path_in_errors(target):
             yield temporary
-            _chmod_and_fsync(temporary, permissions, durable)
+            _complete(temporary, permissions, durable)
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -127,8 +128,11 @@ def _with_path_in_errors(target: str | Path) -> Generator[None]:
         raise
 
 
-def _chmod_and_fsync(path: Path, permissions: int, durable: bool) -> None:
-    path.chmod(permissions)
+def _complete(path: Path, permissions: int, durable: bool) -> None:
+    """Give a written file the permissions of the user's umask, because some libraries write files
+    that only their owner can read."""
+    with suppress(PermissionError):  # some network and FUSE mounts refuse it
+        path.chmod(permissions)
     if durable:
         with open(path, "rb") as file:
             os.fsync(file.fileno())
@@ -253,42 +257,31 @@ class Journal:
 
 @contextmanager
 def locked(path: Path, refusal: str) -> Generator[None]:
-    """Hold a lock on a file; the system releases it when the process ends for any reason.
+    """Hold a lock on a file; the system releases it when the process ends for any reason. On a file
+    system without locks, warn and go on.
 
-    On a file system without locks, a second file names the process that holds the lock. After a
-    kill, another process of the same machine takes it over. Raises a PacerError if another process
-    holds the lock (its message begins with ``refusal``), or the file cannot be locked.
+    Raises a PacerError with the message ``refusal`` if another process holds the lock, or one that
+    says why the file cannot be locked.
     """
+    from filelock import FileLock, Timeout  # importing it takes 80 ms
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _acquire(path, refusal):
-        yield
-
-
-def _acquire(path: Path, refusal: str) -> AbstractContextManager[object]:
-    """Acquire and return the lock on a file; raises as :func:`locked`."""
-    from filelock import FileLock, SoftFileLock, Timeout  # importing it takes 80 ms
-
+    lock = FileLock(path, thread_local=False, fallback_to_soft=False)
     try:
-        # filelock's own fallback to a marker works only after ENOSYS, and replaces the file
-        return FileLock(path, thread_local=False, fallback_to_soft=False).acquire(timeout=0)
+        lock.acquire(timeout=0)
     except Timeout:
         raise PacerError(refusal) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise PacerError(f"{path} cannot be locked: {error.strerror}") from None
-    marker = path.with_name(f"{path.name}.held")
+        _log.warning(
+            f"{path.parent} is on a file system without file locks; make sure that no other "
+            "process writes to it"
+        )
     try:
-        held = SoftFileLock(marker, thread_local=False).acquire(timeout=_SECOND_TRY)
-    except Timeout:
-        holder = " on ".join(marker.read_text(errors="replace").split()[:2])
-        raise PacerError(
-            f"{refusal}. {marker} names process {holder or 'unknown'}; if that process has ended, "
-            "delete the file"
-        ) from None
-    _log.warning(
-        f"{path.parent} is on a file system without file locks; {marker} marks it as in use"
-    )
-    return held
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager
@@ -315,11 +308,12 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
         f"{parent} is in use by another process that is writing {out}; wait for it, or stop it"
     )
     with locked(parent / "lock", refusal), _with_path_in_errors(out):
-        aside = parent / _ASIDE
-        if os.path.lexists(aside) and not os.path.lexists(out):
-            os.replace(aside, out)
-        directory.mkdir(parents=True, exist_ok=True)
-        _remove_folders(parent, but=directory)
+        if (parent / _ASIDE).exists() and not os.path.lexists(out):
+            os.replace(parent / _ASIDE, out)
+        for other in parent.glob("*/"):
+            if other != directory:
+                shutil.rmtree(other, ignore_errors=True)  # NFS keeps files that are in use
+        directory.mkdir(exist_ok=True)
         for temporary in directory.rglob(".*.tmp"):  # a killed process left it half-written
             temporary.unlink()
         yield directory
@@ -348,49 +342,33 @@ def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
 
 
 def publish(directory: str | Path, out: str | Path, *, durable: bool = False) -> None:
-    """Rename a finished directory to ``out`` and remove the emptied scratch parent. An earlier
-    output is put aside, and removed when the new one is in place. ``durable`` as in
-    :func:`atomic_path`."""
+    """Rename a finished directory to ``out`` and remove the scratch directory. An earlier output is
+    put aside, and removed when the new one is in place. ``durable`` as in :func:`atomic_path`."""
     directory = Path(directory)
     out = Path(out)
-    permissions = directory.stat().st_mode & 0o666  # as in atomic_path
+    permissions = directory.stat().st_mode & 0o666
     for file in directory.rglob("*"):
         if file.is_file() and not file.is_symlink():
-            _chmod_and_fsync(file, permissions, durable)
-    aside = Path(f"{out}.scratch") / _ASIDE
-    aside.parent.mkdir(parents=True, exist_ok=True)
-    if os.path.lexists(out):
+            _complete(file, permissions, durable)
+    if out.is_symlink():
+        out.unlink()
+    elif out.exists():
+        aside = Path(f"{out}.scratch") / _ASIDE
+        aside.parent.mkdir(parents=True, exist_ok=True)
         os.replace(out, aside)
     os.replace(directory, out)
     remove_scratch(out)
 
 
 def remove_scratch(out: Path) -> None:
-    """Remove the scratch directories of an output that exists."""
+    """Remove the scratch directory of an output that exists."""
     scratch = Path(f"{out}.scratch")
-    if scratch.exists():
-        _remove_folders(scratch)
-        for lock in scratch.glob("lock*"):
-            lock.unlink(missing_ok=True)
-        # fails if another process has just begun to use it, or if a file in it is still mapped
-        with suppress(OSError):
-            scratch.rmdir()
-
-
-def _remove_folders(parent: Path, but: Path | None = None) -> None:
-    """Remove scratch directories. Each is renamed first, so that no run resumes from a partly
-    removed one."""
-    for directory in list(parent.iterdir()):
-        if directory == but:
-            continue
-        if directory.is_symlink():  # an output put aside; its target is not ours
-            directory.unlink()
-            continue
-        if not directory.is_dir():
-            continue
-        removed = directory.with_name(f"removed-{directory.name.removeprefix('removed-')}")
-        os.replace(directory, removed)
-        shutil.rmtree(removed, ignore_errors=True)  # NFS keeps files that are in use
+    for directory in scratch.glob("*/"):
+        shutil.rmtree(directory, ignore_errors=True)
+    (scratch / "lock").unlink(missing_ok=True)
+    # fails if another process has just begun to use it, or if a file in it is still mapped
+    with suppress(OSError):
+        scratch.rmdir()
 
 
 @contextmanager

@@ -1,13 +1,24 @@
 """The processor, the cores and the memory that this process may use, and the environment variables
-that torch and matplotlib read. Nothing here imports torch."""
+that torch, accelerate and matplotlib read. Nothing here imports torch."""
 
 import os
 import platform
 import resource
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from math import inf
 from pathlib import Path
+
+from pacer.core.errors import ConfigError
+
+#: What a launcher sets: one of these, and the number of processes.
+_LAUNCHED = ("LOCAL_RANK", "TORCHELASTIC_RUN_ID")
+#: Numbers of processes that accelerate reads on a CPU even if no launcher has started this process,
+#: for instance in an interactive step of Slurm.
+_SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+#: What accelerate would need further packages for.
+_NO_EFFECT = ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM")
 
 
 def core_count() -> int:
@@ -92,6 +103,30 @@ def prepare_environment() -> str:
     if "MPLBACKEND" in os.environ and not {"ipykernel", "matplotlib"} & sys.modules.keys():
         os.environ["MPLBACKEND"] = "agg"
     return threads
+
+
+def is_launched() -> bool:
+    """Return whether a launcher, such as torchrun, has started this process."""
+    return any(name in os.environ for name in _LAUNCHED)
+
+
+def check_process_variables(*, on_cpu: bool) -> None:
+    """Raise a ConfigError if accelerate would wait for processes that nobody has started, because
+    of a variable of MPI. It reads these only if it computes ``on_cpu``."""
+    for name in _NO_EFFECT:
+        os.environ.pop(name, None)
+    for name in _SIZES if on_cpu and not is_launched() else ():
+        if os.environ.get(name, "1") not in ("", "0", "1"):
+            raise ConfigError(
+                f"the environment variable {name} is {os.environ[name]}, as under MPI, but no "
+                f"launcher has started this process; run `unset {name}` for one process, or "
+                "start several with `accelerate launch` (docs/training.md)"
+            )
+
+
+def environment_without(names: Collection[str]) -> dict[str, str]:
+    """Return a copy of this process's environment without these variables."""
+    return {name: value for name, value in os.environ.items() if name not in names}
 
 
 def requested_threads(threads: str) -> int | None:

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from itertools import islice
 from typing import TypeVar
@@ -18,7 +18,8 @@ from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
 from accelerate.utils import parse_flag_from_env
 
 from pacer.core.devices import compute_device
-from pacer.core.stops import start_timer
+from pacer.core.machine import check_process_variables, is_launched
+from pacer.core.stops import signals_end_process, start_timer
 
 _log = logging.getLogger(__name__)
 
@@ -33,16 +34,18 @@ Result = TypeVar("Result")
 
 def process_state() -> PartialState:
     """Return the state of the launcher's processes, on the CPU if the launcher asks for it or there
-    is no CUDA GPU."""
-    with _warn_if_waiting():
+    is no CUDA GPU. Raises a ConfigError as :func:`check_process_variables` does."""
+    check_process_variables(on_cpu=_on_cpu())
+    with _waiting():
         return PartialState(cpu=_on_cpu(), timeout=COLLECTIVE_TIMEOUT)
 
 
 def open_accelerator(mixed_precision: str) -> Accelerator:
     """Return an accelerator of the launcher's processes, for training in ``mixed_precision``
-    (``no`` | ``bf16``)."""
+    (``no`` | ``bf16``). Raises a ConfigError as :func:`check_process_variables` does."""
+    check_process_variables(on_cpu=_on_cpu())
     patience = InitProcessGroupKwargs(timeout=COLLECTIVE_TIMEOUT)
-    with _warn_if_waiting():
+    with _waiting():
         return Accelerator(
             cpu=_on_cpu(), mixed_precision=mixed_precision, kwargs_handlers=[patience]
         )
@@ -54,15 +57,14 @@ def _on_cpu() -> bool:
 
 
 @contextmanager
-def _warn_if_waiting() -> Generator[None]:
-    """Warn if the block takes longer than :data:`PATIENCE`."""
-    timer = start_timer(
-        PATIENCE,
-        _log.warning,
-        "waiting for WORLD_SIZE processes; unset WORLD_SIZE if you run only one",
-    )
+def _waiting() -> Generator[None]:
+    """Warn if the block takes longer than :data:`PATIENCE`. With several processes, it waits
+    outside Python, where no handler of a signal would run, and there is nothing to save yet."""
+    message = "waiting until all processes have started (their number is in WORLD_SIZE)"
+    timer = start_timer(PATIENCE, _log.warning, message)
     try:
-        yield
+        with signals_end_process() if is_launched() else nullcontext():
+            yield
     finally:
         timer.cancel()
 

@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from pacer.core.errors import PacerError
-from pacer.core.stops import environment_without, signal_at_parents_end
+from pacer.core.machine import environment_without
+from pacer.core.stops import signal_at_parents_end
 
 #: Heap of the Java process; with much less, loading the paraphrase table fails.
 HEAP = "2G"

@@ -38,9 +38,9 @@ class Router(nn.Module):
             raise ValueError(
                 f"expected {self.num_depths} depths (features.depths), got {depths.shape[1]}"
             )
-        return self.refine(depths, endpoint)
+        return self.mix(depths, endpoint)
 
-    def refine(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
+    def mix(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
         """Compute what :meth:`forward` returns."""
         raise NotImplementedError
 
@@ -116,7 +116,7 @@ class DepthRouter(Router):
         """alpha_D, the scalar residual weight, in (0, max_scale)."""
         return self.max_scale * torch.sigmoid(self.eta)
 
-    def refine(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
+    def mix(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
         """Add the correction to the endpoint (the equations above)."""
         # [B, N, K, d_r]
         aligned = torch.stack(
@@ -159,7 +159,7 @@ class Patchwise(DepthRouter):
 class Endpoint(Router):
     """No mixture and no parameters: returns the endpoint, with all weight on the last depth."""
 
-    def refine(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
+    def mix(self, depths: Tensor, endpoint: Tensor) -> tuple[Tensor, Tensor]:
         """Return the endpoint."""
         weights = endpoint.new_zeros(*endpoint.shape[:2], self.num_depths)
         weights[..., -1] = 1

@@ -9,7 +9,6 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -23,17 +22,17 @@ from torch import Tensor
 
 from pacer.core.contexts import CONTEXTS, context_of
 from pacer.core.devices import copied_to_device
-from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.machine import peak_memory
 from pacer.core.processes import prefetch
 from pacer.core.progress import Ticker
-from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, uninterrupted
+from pacer.core.stops import Stopped, stop_requested, stops_deferred
 from pacer.model.batch import TrainingBatch
 from pacer.model.pacer import Pacer
 from pacer.model.refine import DepthRouter
 from pacer.training.examples import Examples, MicroBatch
-from pacer.training.losses import divisors_of
+from pacer.training.losses import TERMS, divisors_of
 from pacer.training.optimizer import BlockOptimizer
 from pacer.training.phases import Phase
 from pacer.training.sampler import Sampler
@@ -59,6 +58,10 @@ def train(
 ) -> dict[str, Tensor]:
     """Train one phase and return its trained weights (the last, or the best on validation).
 
+    A state is saved at the interval ``train.state_interval``, before each validation, and when a
+    signal asks to stop. It may be older than the row and the validation of its update, which a
+    resumed run makes first.
+
     Args:
         model: with the phase's starting weights; only parameters that ``phase.trainable`` accepts
             are trained.
@@ -70,6 +73,7 @@ def train(
     Raises:
         ConfigError: more processes than records in a micro-batch.
         DataError: no records to train on, or to choose the best weights by.
+        CheckpointError: the state of a stopped run cannot be read.
         PacerError: a loss or gradient is not finite; the message names the records of the batch.
     """
     run = _Run(model, examples, phase, accelerator)
@@ -78,20 +82,19 @@ def train(
         log(values, update)
     main = accelerator.is_main_process
     stream = run.stream(run.done)
-    with (
-        saved_when_stopped(lambda: main and run.save(scratch)),
-        Ticker(phase.name, phase.schedule.updates, done=run.done, shown=main) as ticker,
-    ):
-        run.validate_and_log(log)  # a stop may have come between an update and its validation
-        while run.done < phase.schedule.updates:
-            with run.postponing_stops():
-                run.update(stream)
+    updates = phase.schedule.updates
+    with stops_deferred(), Ticker(phase.name, updates, done=run.done, shown=main) as ticker:
+        run.validate_and_log(log)
+        while run.done < updates:
+            run.update(stream)
+            stopping = run.is_stopping()
+            if main and (stopping or run.state_is_due):
+                run.save(scratch)
+            if stopping:
+                raise Stopped
             run.validate_and_log(log)
             values, _ = run.history[-1]  # update 1 is always logged
             ticker.advance(note=f"loss {values['loss']:.3f}")
-            is_last = run.done == phase.schedule.updates
-            if main and (is_last or run.done % phase.train.state_interval == 0):
-                run.save(scratch)
     return run.trained if run.best is None else run.best["weights"]
 
 
@@ -160,8 +163,8 @@ class _Run:
         self.optimizer = BlockOptimizer(model, self.parameters, phase)
         #: Updates so far.
         self.done = 0
-        #: Whether all processes stop after this update.
-        self.stopping = False
+        #: How many of several processes had been asked to stop before their last exchange.
+        self.stop_requests = torch.zeros(())
         #: Means over the updates since the last logged row.
         self.means = Means()
         #: The updates since the last check.
@@ -186,26 +189,36 @@ class _Run:
         }
 
     def resume(self, scratch: Path) -> None:
-        """Load the state that a stopped run left in ``scratch``, if there is one."""
-        if not (scratch / STATE).exists():
+        """Load the state that a stopped run left in ``scratch``, if there is one. Raises a
+        CheckpointError if it cannot be read."""
+        path = scratch / STATE
+        if not path.exists():
             return
-        state = torch.load(scratch / STATE, map_location="cpu", weights_only=True)
-        with torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(state["weights"][name])
-        self.optimizer.adamw.load_state_dict(state["optimizer"])
-        self.done = state["update"]
-        self.history = state["history"]
-        self.best = state["best"]
-        self.means = Means(
-            {name: pair.to(self.accelerator.device) for name, pair in state["means"].items()}
-        )
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            with torch.no_grad():
+                for name, parameter in self.parameters.items():
+                    parameter.copy_(state["weights"][name])
+            self.optimizer.adamw.load_state_dict(state["optimizer"])
+            self.done = state["update"]
+            self.history = state["history"]
+            self.best = state["best"]
+            self.means = Means(
+                {name: pair.to(self.accelerator.device) for name, pair in state["means"].items()}
+            )
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise CheckpointError(
+                f"{path} is damaged or was saved by a different version of PACER; delete it, and "
+                f"{self.phase.name} trains from its beginning"
+            ) from error
 
     def save(self, scratch: Path) -> None:
         """Write the current state to ``scratch``, replacing the old one. Raises a PacerError as
         :meth:`check_finite` does."""
         # only one process saves, so nothing here may communicate: with several processes,
-        # `gradient` has already checked every update, and `check_finite` has nothing left to do
+        # `update` has already checked its numbers, and `check_finite` has nothing left to do
         self.check_finite()
         state = {
             "weights": self.trained,
@@ -238,49 +251,125 @@ class _Run:
         return prefetch(make, parts, self.phase.train.workers)
 
     def update(self, stream: Iterator[Part]) -> None:
-        """Take one optimiser step on the next micro-batches, and add its values to the means."""
-        started = time.perf_counter()
-        micros = [next(stream) for _ in range(self.phase.schedule.accumulation)]
-        waited = time.perf_counter() - started
-        tokens = self.gradient(micros)
-        # parameters that serve only contexts without a record in this update are not stepped
-        self.optimizer.step(self.phase.learning_rate(self.done), self.active_contexts)
-        self._check_all_got_gradients()
-        self.done += 1
-        if self._logs:
-            self.check_finite()
-        elapsed = time.perf_counter() - started
-        ratios = torch.tensor([[tokens, elapsed], [waited, elapsed]], dtype=torch.float64)
-        speed, wait = copied_to_device(ratios, self.accelerator.device)
-        self.means.add({"tokens_per_second": speed, "loader_wait": wait})
+        """Take one optimiser step on the next micro-batches, and add its values to the means that
+        the next row logs.
 
-    def gradient(self, micros: list[Part]) -> float:
-        """Store the accumulated gradient of the micro-batches in the parameters, note which
-        contexts are active, and add the values to log to the means; return the number of tokens.
-
-        Several processes communicate twice: for the denominators of the losses, and for gradients
-        and logged values together. They wait for the result, because it includes whether to stop; a
-        single process does not wait for its GPU.
+        Several processes communicate twice: for the denominators of the losses, and for the
+        gradients and everything else that they add up. They wait for the result; a single process
+        does not wait for its GPU.
         """
-        means, totals = self._backward(micros)
-        sums, tokens = self._sum_over_processes(
-            torch.cat(list(means.pairs.values())), [batch for _, batch in micros]
+        phase = self.phase
+        device = self.accelerator.device
+        started = time.perf_counter()
+        micros = [next(stream) for _ in range(phase.schedule.accumulation)]
+        waited = time.perf_counter() - started
+        self._start_update()
+
+        # the denominators of each micro-batch's losses, over all processes
+        divisors = torch.stack(
+            [torch.stack(list(divisors_of(batch).values())) for _, batch in micros]
         )
-        pairs = dict(zip(means.pairs, sums.double().split(2), strict=True))
+        divisors = self.accelerator.reduce(copied_to_device(divisors, device), reduction="sum")
+
+        # forward, terms and backward, for this process's part of each micro-batch
+        means = Means()
+        totals = []
+        # the losses of the parts are added up over processes, so only one process counts them
+        count = torch.full((), float(self.accelerator.is_main_process), device=device)
+        for (_, batch), row in zip(micros, divisors, strict=True):
+            result = phase.objective(
+                self.model,
+                batch.to(device),
+                phase.losses,
+                frontal_only=phase.frontal_only,
+                divisors=dict(zip(TERMS, row, strict=True)),
+            )
+            (result.total / len(micros)).backward()
+            totals.append(result.total.detach())
+            losses = {"loss": totals[-1]}
+            losses |= {f"loss_{name}": loss for name, loss in result.parts.items()}
+            means.add({name: torch.stack([loss.float(), count]) for name, loss in losses.items()})
+            # depth weights and gates
+            means.add({name: pair.float() for name, pair in result.means.items()})
+
+        # one exchange between the processes
+        batches = [batch for _, batch in micros]
+        summed = self._sum_over_processes(_counts(batches) | means.pairs)
+        means = Means({name: summed[name].double() for name in means.pairs})
+        self.stop_requests = summed["stop_requests"]
+        self.active_contexts = {
+            context
+            for context, records in zip(CONTEXTS, summed["records"].tolist(), strict=True)
+            if records
+        }
+
+        # one step
         parameters = self.parameters.values()
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        limit = self.phase.train.max_grad_norm
-        if limit is not None:
-            torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-        self.means.add(pairs)
-        self.means.add({"gradient_norm": torch.stack([norm, torch.ones_like(norm)]).double()})
-        loss, count = pairs["loss"]
-        numbers = torch.stack([loss / count, norm, *totals])
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if phase.train.max_grad_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(parameters, phase.train.max_grad_norm, norm)
+        loss, number = means.pairs["loss"]
+        numbers = torch.stack([loss / number, norm, *totals])
         self.unchecked.append(Unchecked(self.done + 1, [rows for rows, _ in micros], numbers))
         if self.accelerator.num_processes > 1:
             self.check_finite()
-        return tokens
+        # parameters that serve only contexts without a record in this update are not stepped
+        self.optimizer.step(phase.learning_rate(self.done), self.active_contexts)
+        self._check_all_got_gradients()
+        self.done += 1
+
+        # the values of this update
+        means.add({"gradient_norm": torch.stack([norm, torch.ones_like(norm)]).double()})
+        if self._logs:
+            self.check_finite()  # waits for a GPU, so that its time is counted
+        elapsed = time.perf_counter() - started
+        ratios = [[summed["tokens"].item(), elapsed], [waited, elapsed]]
+        speed, wait = copied_to_device(torch.tensor(ratios, dtype=torch.float64), device)
+        means.add({"tokens_per_second": speed, "loader_wait": wait})
+        self.means.add(means.pairs)
+
+    def _start_update(self) -> None:
+        """Drop the last gradients, and set the modes of the modules and the seed of dropout."""
+        # dropout is for trained modules only; the rest of the model stays in evaluation mode
+        self.model.eval()
+        trained_modules = {prefix.split(".")[0] for prefix in self.phase.trains}
+        for name, module in self.model.named_children():
+            module.train(name in trained_modules)
+        seed = self.phase.train.seed
+        text = f"{seed}|{self.phase.name}|{self.done}|{self.accelerator.process_index}"
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        torch.manual_seed(int.from_bytes(digest, "big") % 2**63)
+        self.model.zero_grad()
+        # AdamW steps on views of the parameters (for instance, one for the lateral view's part of a
+        # matrix), whose gradients `BlockOptimizer.step` sets; they are dropped here, or the memory
+        # of the last gradients would stay in use
+        self.optimizer.adamw.zero_grad()
+
+    def _sum_over_processes(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Add up named values and the gradients over the processes in one exchange; return the
+        values. A gradient stays None if no process has one."""
+        device = self.accelerator.device
+        if self.accelerator.num_processes == 1:
+            return own
+        has_gradient = [float(parameter.grad is not None) for parameter in self.parameters.values()]
+        fields = own | {"has_gradient": torch.tensor(has_gradient)}
+        for name, parameter in self.parameters.items():
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            fields[f"gradient of {name}"] = gradient
+        vectors = [
+            field.flatten() if field.is_cuda else copied_to_device(field.flatten(), device)
+            for field in fields.values()
+        ]
+        joined = self.accelerator.reduce(torch.cat(vectors), reduction="sum")
+        parts = joined.split([len(vector) for vector in vectors])
+        sums = {
+            name: part.view_as(field)
+            for (name, field), part in zip(fields.items(), parts, strict=True)
+        }
+        processes = sums["has_gradient"].tolist()
+        for (name, parameter), count in zip(self.parameters.items(), processes, strict=True):
+            parameter.grad = sums[f"gradient of {name}"] if count else None
+        return sums
 
     def check_finite(self) -> None:
         """Wait for the updates since the last check and check their numbers, so that only finite
@@ -321,99 +410,17 @@ class _Run:
                 f"{self.phase.name}.learning_rate, or inspect these records"
             )
 
-    def _backward(self, micros: list[Part]) -> tuple[Means, list[Tensor]]:
-        """Accumulate the gradient of this process's parts of the micro-batches; return the values
-        to log, and the loss of each part, on the device."""
-        train = self.phase.train
-        device = self.accelerator.device
-        # dropout is for trained modules only; the rest of the model stays in evaluation mode
-        self.model.eval()
-        trained_modules = {prefix.split(".")[0] for prefix in self.phase.trains}
-        for name, module in self.model.named_children():
-            module.train(name in trained_modules)
-        seed = f"{train.seed}|{self.phase.name}|{self.done}|{self.accelerator.process_index}"
-        digest = hashlib.blake2b(seed.encode(), digest_size=8).digest()
-        torch.manual_seed(int.from_bytes(digest, "big") % 2**63)
-        divisors = torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros])
-        divisors = self.accelerator.reduce(copied_to_device(divisors, device), reduction="sum")
-        self.model.zero_grad()
-        # AdamW steps on views of the parameters (for instance, one for the lateral view's part of a
-        # matrix), whose gradients `BlockOptimizer.step` sets; they are dropped here, or the memory
-        # of the last gradients would stay in use
-        self.optimizer.adamw.zero_grad()
-        means = Means()
-        totals = []
-        # the losses of the parts are added up over processes, so only one process counts them
-        count = torch.full((), float(self.accelerator.is_main_process), device=device)
-        for (_, batch), batch_divisors in zip(micros, divisors, strict=True):
-            result = self.phase.objective(
-                self.model,
-                batch.to(device),
-                self.phase.losses,
-                frontal_only=self.phase.frontal_only,
-                divisors=tuple(batch_divisors),
-            )
-            (result.total / len(micros)).backward()
-            total = result.total.detach()
-            totals.append(total)
-            losses = {"loss": total}
-            losses |= {f"loss_{name}": loss for name, loss in result.parts.items()}
-            means.add({name: torch.stack([loss.float(), count]) for name, loss in losses.items()})
-            # depth weights and gates
-            means.add({name: pair.float() for name, pair in result.means.items()})
-        return means, totals
+    def is_stopping(self) -> bool:
+        """Return whether to stop after the latest update. Several processes stop together, if any
+        was asked to before their last exchange: one that waits for another could not save."""
+        if self.accelerator.num_processes == 1:
+            return stop_requested()
+        return bool(self.stop_requests)
 
-    def _sum_over_processes(
-        self, sums: Tensor, batches: list[TrainingBatch]
-    ) -> tuple[Tensor, float]:
-        """Add up the gradients, the numbers ``sums`` [n] and the tokens over processes; return the
-        sums and the tokens. ``active_contexts`` becomes that of all processes. If one process is
-        asked to stop, all stop after this update."""
-        parameters = list(self.parameters.values())
-        active = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
-        tokens = sum(int(batch.length.sum()) for batch in batches)
-        # stop requests, tokens, and whether each context is active, in this process; with several,
-        # these are added up below
-        counts = [float(stop_requested()), float(tokens)]
-        counts += [float(context in active) for context in CONTEXTS]
-        if self.accelerator.num_processes > 1:
-            has_gradient = [float(parameter.grad is not None) for parameter in parameters]
-            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-            vectors = [gradient.flatten() for gradient in gradients]
-            vectors += [
-                copied_to_device(torch.tensor(numbers, dtype=sums.dtype), sums.device)
-                for numbers in (counts, has_gradient)
-            ]
-            vectors.append(sums)
-            joined = self.accelerator.reduce(torch.cat(vectors), reduction="sum")
-            *gradients, all_counts, with_gradient, sums = joined.split([len(v) for v in vectors])
-            counts = all_counts.tolist()
-            for parameter, gradient, processes in zip(
-                parameters, gradients, with_gradient.tolist(), strict=True
-            ):
-                parameter.grad = gradient.view_as(parameter) if processes else None
-        stop_requests, tokens, *processes_by_context = counts
-        self.active_contexts = {
-            context
-            for context, processes in zip(CONTEXTS, processes_by_context, strict=True)
-            if processes
-        }
-        self._agree_to_stop(stop_requests)
-        return sums, tokens
-
-    def postponing_stops(self) -> AbstractContextManager[None]:
-        """Hold back a stop that arrives in the block, and raise it when the block ends. With
-        several processes, it is raised at the end of the first block in which all have agreed to
-        stop."""
-        return uninterrupted(agreed=lambda: self.stopping or self.accelerator.num_processes == 1)
-
-    def _agree_to_stop(self, requests: float) -> None:
-        """Request a stop of this process if any process was asked to stop: a rank blocked in a
-        collective cannot save its state. The stop is raised at the end of the enclosing
-        :meth:`postponing_stops` block."""
-        if requests:
-            self.stopping = True
-            request_stop()
+    @property
+    def state_is_due(self) -> bool:
+        """Whether to save a state after the latest update, even if no signal asks to stop."""
+        return self._validates or self.done % self.phase.train.state_interval == 0
 
     @property
     def _validates(self) -> bool:
@@ -432,28 +439,19 @@ class _Run:
         """Validate and log after the latest update, if that is due and not yet done. The best
         weights are kept if ``train.checkpoint`` is ``best``."""
         _, last_logged = self.history[-1] if self.history else ({}, 0)
-        if self.done == last_logged:
+        if self.done == last_logged or not self._logs:
             return
-        losses: dict[str, float] = {}
+        losses = {}
         if self._validates:
-            # a stop that arrived since the update is raised at the end of this block, before the
-            # long validation
-            with self.postponing_stops():
-                requests = torch.tensor(float(stop_requested()), device=self.accelerator.device)
-                self._agree_to_stop(self.accelerator.reduce(requests, reduction="sum").item())
-            # a stop during validation is raised at once, as a resumed run validates again; other
-            # processes then get an error, which `stoppable` in core/stops.py turns into a stop
             losses = validate(self.model, self.examples, self.phase, self.accelerator)
             mean = losses.get("validation/mean", math.inf)
             if self.phase.train.checkpoint == "best" and (
                 self.best is None or mean < self.best["loss"]
             ):
                 self.best = {"loss": mean, "weights": self.trained}
-        if self._logs:
-            with self.postponing_stops():
-                row = self.log_row() | losses
-                self.history.append((row, self.done))
-                log(row, self.done)
+        row = self.log_row() | losses
+        self.history.append((row, self.done))
+        log(row, self.done)
 
     def log_row(self) -> dict[str, float]:
         """Return the values to log: means since the last row, and current values of the latest
@@ -486,3 +484,14 @@ class _Run:
                 f"got no gradient, e.g. {unreached[0]}, so training would not change them; for "
                 "LoRA, choose different lora.targets"
             )
+
+
+def _counts(batches: list[TrainingBatch]) -> dict[str, Tensor]:
+    """Count by name what the processes add up beside losses and gradients: requests to stop,
+    tokens, and records of each context."""
+    contexts = [context_of(*row) for batch in batches for row in batch.availability.tolist()]
+    return {
+        "stop_requests": torch.tensor(float(stop_requested())),
+        "tokens": torch.tensor(float(sum(int(batch.length.sum()) for batch in batches))),
+        "records": torch.tensor([float(contexts.count(context)) for context in CONTEXTS]),
+    }

@@ -10,15 +10,14 @@ A micro-batch may be split over processes. Their losses are divided by the denom
 micro-batch, so that they add up to its loss.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pacer.config import Strict
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.model.batch import Batch, TrainingBatch
 from pacer.model.calibrate import PrefixCalibrator
@@ -148,7 +147,8 @@ EPSILON = 1e-3
 
 @dataclass(frozen=True)
 class LossWeights:
-    """Weights of the terms of equation (complete-objective), named as in ``params.yaml``."""
+    """Weights of the terms of equation (complete-objective), named as in ``params.yaml``, from
+    which ``phase_of`` takes them."""
 
     #: omega on Omega_Q, the commitment's tokens.
     lambda_q: float = 1.0
@@ -158,13 +158,6 @@ class LossWeights:
     lambda_cons: float | None = None
     #: Weight of the prefix drift; None: no such term.
     lambda_drift: float | None = None
-
-
-def loss_weights(schedule: Strict, train: Strict) -> LossWeights:
-    """Return the weights that are keys of a phase's own group or of the group ``train``."""
-    settings = train.model_dump() | schedule.model_dump()
-    names = [field.name for field in fields(LossWeights) if field.name in settings]
-    return LossWeights(**{name: settings[name] for name in names})
 
 
 def ratio(terms: Tensor, divisor: Tensor, eps: float = EPSILON) -> Tensor:
@@ -188,12 +181,14 @@ class Computed(NamedTuple):
 
     batch: TrainingBatch
     embedded: Embedded
+    #: [B]; None without a calibrator.
+    gate: Tensor | None
+    #: [B, P, d], of the prefix; None without a calibrator.
+    residual: Tensor | None
     #: [n], negative log-likelihoods of the predicted tokens.
     nll: Tensor
     #: [n], divergences from the parent; None if the parent is not evaluated.
     divergence: Tensor | None
-    #: [B, P, d], of the prefix; None without a calibrator.
-    residual: Tensor | None
 
 
 class Term(NamedTuple):
@@ -206,43 +201,58 @@ class Term(NamedTuple):
     Attributes:
         values: of what was computed; None: there is no such term.
         counted: of a batch.
-        weight: field of :class:`LossWeights`; None: 1.
+        weight: of the term; None: there is no such term.
         eps: as in :func:`ratio`.
     """
 
     values: Callable[[Computed], Tensor | None]
     counted: Callable[[TrainingBatch], Tensor]
-    weight: str | None = None
+    weight: Callable[[LossWeights], float | None]
     eps: float = EPSILON
+
+    def divisor(self, batch: TrainingBatch) -> Tensor:
+        """Return the denominator of a batch without ``eps``, a float64 scalar. Those of processes
+        that share a micro-batch are added up."""
+        return self.counted(batch).sum(dtype=torch.float64)
 
 
 def _drift(output: Computed) -> Tensor | None:
     return None if output.residual is None else drifts(output.residual, output.batch.prefix_mask)
 
 
-#: The terms of equation (complete-objective) by name; the first two are (trajectory-objective).
+#: The terms of equation (complete-objective) by name.
 TERMS = {
     "trajectory": Term(
         lambda output: output.batch.omega * output.nll,
         lambda batch: torch.cat([batch.omega, batch.kappa]),
+        lambda losses: 1.0,
     ),
     "emphasis": Term(
-        lambda output: output.batch.s * output.nll, lambda batch: batch.s, "lambda_tlw"
+        lambda output: output.batch.s * output.nll,
+        lambda batch: batch.s,
+        lambda losses: losses.lambda_tlw,
     ),
     "consistency": Term(
-        lambda output: output.divergence, lambda batch: batch.omega_cons, "lambda_cons", eps=0
+        lambda output: output.divergence,
+        lambda batch: batch.omega_cons,
+        lambda losses: losses.lambda_cons,
+        eps=0,
     ),
-    "drift": Term(_drift, lambda batch: batch.prefix_length, "lambda_drift", eps=0),
+    "drift": Term(
+        _drift,
+        lambda batch: batch.prefix_length,
+        lambda losses: losses.lambda_drift,
+        eps=0,
+    ),
 }
 
-#: Denominators of the terms of a micro-batch, float64 scalars, to be added up over the processes
-#: that share it.
-Divisors = tuple[Tensor, ...]
+#: The denominators of a micro-batch's terms, by name.
+Divisors = Mapping[str, Tensor]
 
 
 def divisors_of(batch: TrainingBatch) -> Divisors:
-    """Return the denominators of a batch, in the order of :data:`TERMS`."""
-    return tuple(term.counted(batch).sum(dtype=torch.float64) for term in TERMS.values())
+    """Return the denominators of a batch's terms."""
+    return {name: term.divisor(batch) for name, term in TERMS.items()}
 
 
 class Objective(NamedTuple):
@@ -276,12 +286,32 @@ def objective(
     """Compute equation (complete-objective), or (trajectory-objective) if ``losses`` or the model
     lack the other terms.
 
-    With ``lambda_cons`` 0 the frozen parent is not evaluated, and ``parts`` has no consistency.
-
     Args:
         frontal_only: as in :meth:`Pacer.embed`.
         divisors: of the micro-batch that ``batch`` is part of; None: it is all.
     """
+    computed = compute(model, batch, losses, frontal_only=frontal_only)
+    divisors = divisors or divisors_of(batch)
+    total = computed.nll.new_zeros(())
+    parts = {}
+    for name, term in TERMS.items():
+        weight = term.weight(losses)
+        values = None if weight is None else term.values(computed)
+        if weight is not None and values is not None:
+            parts[name] = ratio(values, divisors[name].to(batch.omega.dtype), term.eps)
+            total = total + weight * parts[name]
+
+    means = _depth_weights(computed.embedded)
+    if computed.gate is not None:
+        means |= _gates(computed.gate, batch)
+    parts = {name: part.detach() for name, part in parts.items()}
+    return Objective(total, parts, means, computed.nll)
+
+
+def compute(
+    model: Pacer, batch: TrainingBatch, losses: LossWeights, *, frontal_only: bool = False
+) -> Computed:
+    """Run the model on a batch, and the frozen parent unless ``lambda_cons`` is 0 or None."""
     embedded = model.embed(batch, frontal_only=frontal_only)
     inputs, gate, residual = model.calibrate(embedded, batch)
     teacher = None
@@ -296,21 +326,8 @@ def objective(
         batch.omega_cons,
         batch.consistent,
     )
-
-    computed = Computed(batch, embedded, nll, None if teacher is None else divergence, residual)
-    total = nll.new_zeros(())
-    parts = {}
-    for (name, term), divisor in zip(TERMS.items(), divisors or divisors_of(batch), strict=True):
-        weight = 1.0 if term.weight is None else getattr(losses, term.weight)
-        values = None if weight is None else term.values(computed)
-        if values is not None:
-            parts[name] = ratio(values, divisor.to(batch.omega.dtype), term.eps)
-            total = total + weight * parts[name]
-
-    means = _depth_weights(embedded)
-    if gate is not None:
-        means |= _gates(gate, batch)
-    return Objective(total, {name: part.detach() for name, part in parts.items()}, means, nll)
+    divergence = None if teacher is None else divergence
+    return Computed(batch, embedded, gate, residual, nll, divergence)
 
 
 def _depth_weights(embedded: Embedded) -> dict[str, Tensor]:

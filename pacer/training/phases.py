@@ -1,12 +1,12 @@
 """The three phases as data: the parameters, contexts, losses and schedule of each phase."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pacer.config import Params
 from pacer.config.training import Batches, Schedule, Train
 from pacer.core.contexts import CONTEXTS
-from pacer.training.losses import Loss, LossWeights, loss_weights, objective
+from pacer.training.losses import Loss, LossWeights, objective
 
 
 @dataclass(frozen=True)
@@ -82,24 +82,31 @@ class Phase:
 def phase_of(name: str, params: Params) -> Phase:
     """Return the phase ``warmup``, ``parent`` or ``calibrate`` with the values of ``params``."""
     fixed = fixed_route(params.commit.route)
+    losses = LossWeights(lambda_tlw=params.train.lambda_tlw)
     if name == "warmup":
-        contexts = ("sn",)
         schedule = params.warmup
-        rho = DirectProbability(1.0, 1.0)
+        contexts = ("sn",)
         trains = ("router.", "interface.queries", "interface.frontal.")
+        rho = DirectProbability(1.0, 1.0)
     elif name == "parent":
         schedule = params.parent
         contexts = tuple(c for c in CONTEXTS if c in (schedule.contexts or CONTEXTS))
         trains = ("router.", "interface.", "language.")
         rho = fixed or DirectProbability(schedule.rho_start, schedule.rho_end, schedule.rho_updates)
+        losses = replace(losses, lambda_q=schedule.lambda_q)
     elif name == "calibrate":
-        contexts = CONTEXTS
         schedule = params.calibrate
+        contexts = CONTEXTS
         trains = TRAINED[schedule.trains]
         rho = fixed or DirectProbability(schedule.rho, schedule.rho)
+        losses = replace(
+            losses,
+            lambda_q=schedule.lambda_q,
+            lambda_cons=schedule.lambda_cons,
+            lambda_drift=schedule.lambda_drift,
+        )
     else:
         raise ValueError(f"unknown phase {name!r}; expected warmup, parent or calibrate")
-    losses = loss_weights(schedule, params.train)
     return Phase(
         name=name,
         contexts=contexts,

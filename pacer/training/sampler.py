@@ -18,10 +18,8 @@ from pacer.training.examples import Examples, MicroBatch
 from pacer.training.phases import Phase
 from pacer.training.trajectory import RouteSeed
 
-#: Draws a number in [0, 1) for each row, given how often the phase has already used it.
-Draw = Callable[[np.ndarray, np.ndarray], np.ndarray]
-#: Maps rows, their draws and the number of a micro-batch (counted from the start of the phase) to
-#: token counts. These depend on that number, because rho, and so the route of a row, depends on it.
+#: Maps rows and their visits, in a micro-batch of this number (counted from the start of the
+#: phase), to token counts. These depend on the number, as rho does, and so the route of a row.
 Lengths = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 
 
@@ -34,7 +32,7 @@ class Order:
     rows: Mapping[str, np.ndarray]
     #: Records in a micro-batch.
     batch_size: int
-    #: Micro-batches that are sorted by length together; see :func:`micro_batches`.
+    #: Micro-batches of a context that are sorted by length together; see :func:`micro_batches`.
     window: int
     #: Whether a micro-batch mixes contexts.
     mix: bool
@@ -53,22 +51,20 @@ class Order:
         return self.rounds * sum(len(numbers) > 0 for numbers in self.rows.values())
 
 
-class DrawnRows(NamedTuple):
-    """Rows with their random draws."""
+class Visits(NamedTuple):
+    """Rows in the order of training."""
 
     #: Row numbers.
     rows: np.ndarray
-    #: The number in [0, 1) drawn for each row.
-    draws: np.ndarray
+    #: How often the phase has used each row before, int32.
+    visits: np.ndarray
 
     def at(self, places: np.ndarray | slice) -> Self:
         """Return the rows at these places."""
-        return self._replace(rows=self.rows[places], draws=self.draws[places])
+        return self._replace(rows=self.rows[places], visits=self.visits[places])
 
 
-def micro_batches(
-    order: Order, draw: Draw, lengths: Lengths, *, start: int = 0
-) -> Iterator[DrawnRows]:
+def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator[Visits]:
     """Yield micro-batches without end, as a pure function of the arguments; the first ``start`` are
     skipped.
 
@@ -78,41 +74,33 @@ def micro_batches(
 
     Within windows of ``window`` micro-batches (of one context, or of the mix), records are sorted
     by length and cut into batches, whose order is then shuffled. A window of 1 is the plain
-    shuffled order. A record's route follows from its draw, so its length is known beforehand,
-    unless rho changes within the window: lengths are those in the middle of it.
+    shuffled order. Lengths are those in the middle of a window, where rho may still change.
     """
-    per_epoch = order.micro_batches_per_epoch
-    visits = np.zeros(1 + max(numbers.max(initial=0) for numbers in order.rows.values()), np.int32)
+    size = order.batch_size
+    used = np.zeros(1 + max(numbers.max(initial=0) for numbers in order.rows.values()), np.int32)
+    number = 0  # of the next micro-batch
     for epoch in count():
-        first = epoch * per_epoch
         rng = np.random.default_rng([order.seed, epoch, *order.phase.encode()])
-        streams = _streams(order, rng)
-        visit_numbers = [visits[stream] + _occurrence(stream) for stream in streams]
-        for stream in streams:
-            np.add.at(visits, stream, 1)
-        if start >= first + per_epoch:
-            continue
-        batches_of_streams = [
-            _windows(
-                order,
-                stream,
-                stream_visits,
-                draw,
-                lengths,
-                range(first + place, first + per_epoch, len(streams)),
-                start,
-                rng,
-            )
-            for place, (stream, stream_visits) in enumerate(
-                zip(streams, visit_numbers, strict=True)
-            )
-        ]
-        number = first
-        for round_of_batches in zip(*batches_of_streams, strict=True):
-            for batch in round_of_batches:
-                if number >= start:
-                    yield batch
-                number += 1
+        streams = []
+        for rows in _streams(order, rng):
+            streams.append(Visits(rows, used[rows] + _occurrence(rows)))
+            np.add.at(used, rows, 1)
+        # a round is a window of each stream; their micro-batches take turns
+        for first in range(0, len(streams[0].rows), order.window * size):
+            windows = [stream.at(slice(first, first + order.window * size)) for stream in streams]
+            batches = len(windows[0].rows) // size
+            if order.window > 1:
+                middle = number + batches // 2 * len(windows)
+                last = number + (batches - 1) * len(windows)
+                for place, window in enumerate(windows):
+                    shuffle = np.argsort(rng.permutation(batches))
+                    if last + place >= start:  # else all of them are skipped
+                        windows[place] = _by_length(window, shuffle, lengths, middle + place)
+            for batch in range(batches):
+                for window in windows:
+                    if number >= start:
+                        yield window.at(slice(batch * size, (batch + 1) * size))
+                    number += 1
 
 
 def _streams(order: Order, rng: np.random.Generator) -> list[np.ndarray]:
@@ -136,38 +124,11 @@ def _occurrence(stream: np.ndarray) -> np.ndarray:
     return numbered.to_series().to_numpy()
 
 
-def _windows(
-    order: Order,
-    stream: np.ndarray,
-    visits: np.ndarray,
-    draw: Draw,
-    lengths: Lengths,
-    numbers: range,
-    needed: int,
-    rng: np.random.Generator,
-) -> Iterator[DrawnRows]:
-    """Yield the micro-batches of one stream, numbered ``numbers`` in the phase; each window is cut
-    when reached.
-
-    A window that ends before the number ``needed`` is only shuffled, without draws or lengths,
-    since its micro-batches are skipped.
-    """
-    size = order.batch_size
-    for start in range(0, len(stream), order.window * size):
-        place = slice(start, start + order.window * size)
-        inside = numbers[start // size : start // size + order.window]
-        is_needed = inside[-1] >= needed
-        rows = stream[place]
-        draws = draw(rows, visits[place]) if is_needed else np.zeros(len(rows))
-        window = DrawnRows(rows, draws)
-        if order.window > 1:
-            shuffled = np.argsort(rng.permutation(inside))
-            if is_needed:
-                middle = inside[len(inside) // 2]
-                by_length = np.argsort(lengths(rows, draws, middle), kind="stable")
-                window = window.at(by_length.reshape(len(inside), size)[shuffled].ravel())
-        for first in range(0, len(rows), size):
-            yield window.at(slice(first, first + size))
+def _by_length(window: Visits, shuffle: np.ndarray, lengths: Lengths, number: int) -> Visits:
+    """Sort a window by length, cut it into micro-batches, and put these in the order ``shuffle``;
+    ``number``: of the micro-batch in its middle."""
+    by_length = np.argsort(lengths(window.rows, window.visits, number), kind="stable")
+    return window.at(by_length.reshape(len(shuffle), -1)[shuffle].ravel())
 
 
 class Sampler:
@@ -202,22 +163,18 @@ class Sampler:
     def from_update(self, first: int) -> Iterator[MicroBatch]:
         """Yield micro-batches from update ``first`` on, without end."""
         start = first * self.phase.schedule.accumulation
-        batches = micro_batches(self.order, self._draws, self._lengths, start=start)
-        for number, (rows, draws) in enumerate(batches, start):
-            yield MicroBatch(rows, self._commits(draws, number))
+        batches = micro_batches(self.order, self._lengths, start=start)
+        for number, (rows, visits) in enumerate(batches, start):
+            yield MicroBatch(rows, self._commits(rows, visits, number))
 
-    def _draws(self, rows: np.ndarray, visits: np.ndarray) -> np.ndarray:
-        record_ids = [self.examples.table.record_id(row) for row in rows.tolist()]
-        return np.array(
-            [
-                self.route_seed.uniform(visit, record_id)
-                for visit, record_id in zip(visits.tolist(), record_ids, strict=True)
-            ]
-        )
+    def _commits(self, rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
+        """Return the routes of rows in a micro-batch: commitment first with probability 1 - rho. A
+        route depends only on seed, phase, visit and record, and on rho."""
+        draws = [
+            self.route_seed.uniform(visit, self.examples.table.record_id(row))
+            for row, visit in zip(rows.tolist(), visits.tolist(), strict=True)
+        ]
+        return np.array(draws) >= self.phase.rho(number // self.phase.schedule.accumulation)
 
-    def _commits(self, draws: np.ndarray, number: int) -> np.ndarray:
-        """Return the routes in this micro-batch: commitment first with probability 1 - rho."""
-        return draws >= self.phase.rho(number // self.phase.schedule.accumulation)
-
-    def _lengths(self, rows: np.ndarray, draws: np.ndarray, number: int) -> np.ndarray:
-        return self.examples.lengths(rows, self._commits(draws, number))
+    def _lengths(self, rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
+        return self.examples.lengths(rows, self._commits(rows, visits, number))

@@ -12,8 +12,11 @@ from pacer.core.processes import prefetch
 from pacer.model.batch import TrainingBatch
 from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples
-from pacer.training.losses import LossWeights, divisors_of, objective, ratio
+from pacer.training.losses import TERMS, LossWeights, compute, ratio
 from pacer.training.phases import Phase
+
+#: The terms of equation (trajectory-objective).
+VALIDATED = ("trajectory", "emphasis")
 
 
 @torch.no_grad()
@@ -46,19 +49,25 @@ def validate(
         batch = examples.batch(rows, [commit] * len(rows), phase.losses.lambda_q)
         return batch.pinned_for(accelerator.device)
 
-    # of each context: sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
-    sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
+    # of each context and term: the sum of its values, and its denominator
+    sums = torch.zeros(
+        len(contexts), len(VALIDATED), 2, dtype=torch.float64, device=accelerator.device
+    )
     for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
-        divisors = copied_to_device(torch.stack(divisors_of(batch)[:2]), accelerator.device)
+        divisors = torch.stack([TERMS[name].divisor(batch) for name in VALIDATED])
         batch = batch.to(accelerator.device)
-        nll = objective(model, batch, supervised, frontal_only=phase.frontal_only).nll.double()
-        numerators = torch.stack([(weight * nll).sum() for weight in (batch.omega, batch.s)])
-        sums[context] += torch.cat([numerators, divisors])
-    rows = accelerator.reduce(sums, reduction="sum").cpu()
-    means = [
-        ratio(nll, omega) + phase.losses.lambda_tlw * ratio(stressed, s)
-        for nll, stressed, omega, s in rows
-    ]
+        computed = compute(model, batch, supervised, frontal_only=phase.frontal_only)
+        computed = computed._replace(nll=computed.nll.double())
+        values = [TERMS[name].values(computed) for name in VALIDATED]
+        sums[context, :, 0] += torch.stack([one.sum() for one in values if one is not None])
+        sums[context, :, 1] += copied_to_device(divisors, accelerator.device)
+    means = []
+    for rows in accelerator.reduce(sums, reduction="sum").cpu():
+        terms = [
+            (TERMS[name].weight(supervised) or 0.0) * ratio(value, divisor, TERMS[name].eps)
+            for name, (value, divisor) in zip(VALIDATED, rows, strict=True)
+        ]
+        means.append(torch.stack(terms).sum())
     losses = {
         f"validation/{context}": loss.item() for context, loss in zip(contexts, means, strict=True)
     }

@@ -26,7 +26,7 @@ from pacer.model.checkpoint import (
 )
 from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples
-from pacer.training.losses import loss_weights
+from pacer.training.losses import LossWeights
 from pacer.training.phases import DirectProbability, Phase, fixed_route
 from pacer.training.run import Inputs, OpenLog, run_training
 
@@ -102,7 +102,7 @@ def train_adapted(
         frontal_only=False,
         trains=("added.",),
         schedule=settings,
-        losses=loss_weights(settings, params.train),
+        losses=LossWeights(settings.lambda_q, params.train.lambda_tlw),
         rho=fixed or DirectProbability(settings.rho, settings.rho),
         train=params.train.model_copy(
             update={"seed": settings.seed, "weight_decay": settings.weight_decay}

@@ -30,12 +30,9 @@ from tests.support.waiting import PATIENCE, wait_until
 ROOT = Path(__file__).resolve().parents[3]
 LINE = "stopped; run the same command again to continue from what was saved\n"
 TEXTS = yaml_beside(__file__, "stops.yaml")
-#: Scripts of stages: one that works; one in the middle of what a stop does not interrupt; one in
-#: the same place that another process has asked to stop; one whose work is a callback, which lets
-#: no exception out; and one that is still importing.
-STAGE, FINISHING, AGREED, IN_CALLBACK = (
-    TEXTS[name] for name in ("stage", "finishing", "agreed", "in_callback")
-)
+#: Scripts of stages: one that works; one in a loop that a stop does not interrupt; and one that is
+#: still importing.
+STAGE, FINISHING = (TEXTS[name] for name in ("stage", "finishing"))
 IMPORTING = f"{STAGE}\nmain()\n"
 
 
@@ -91,9 +88,9 @@ def start(
 
 
 def stop(folder: Path, process: subprocess.Popen, sent: signal.Signals) -> tuple[int, str]:
-    """Send SIGTERM to the process alone, or Ctrl-C to all that its terminal reaches; its exit code
-    as a shell tells it, and what was printed."""
-    if sent == signal.SIGINT:
+    """Send a signal to the process alone, or Ctrl-C and the end of its terminal to all that this
+    reaches; its exit code as a shell tells it, and what was printed."""
+    if sent in (signal.SIGINT, signal.SIGHUP):
         os.killpg(process.pid, sent)
     elif process.poll() is None:
         process.send_signal(sent)
@@ -106,7 +103,8 @@ def stop(folder: Path, process: subprocess.Popen, sent: signal.Signals) -> tuple
     ("starter", "stage", "sent"),
     [
         (RUN, STAGE, signal.SIGTERM),
-        (RUN, IN_CALLBACK, signal.SIGINT),
+        (RUN, STAGE, signal.SIGHUP),
+        (RUN, STAGE, signal.SIGUSR1),
         (LAUNCH, STAGE, signal.SIGINT),
         (LAUNCH, IMPORTING, signal.SIGTERM),
     ],
@@ -127,13 +125,6 @@ def test_a_second_ctrl_c_ends_what_the_first_let_finish(kind: str, tmp_path: Pat
     assert code == 130 and LINE in printed and not (tmp_path / "finished").exists(), printed
 
 
-def test_the_first_ctrl_c_is_the_first_whoever_asked_before(tmp_path: Path) -> None:
-    process = start(tmp_path, sys.executable, RUN, "stage.py", stage=AGREED)
-    assert (
-        stop(tmp_path, process, signal.SIGINT) == (143, LINE) and (tmp_path / "finished").exists()
-    )
-
-
 def configure(folder: Path, kind: str) -> None:
     """Write accelerate's configuration for one process or two."""
     (folder / "accelerate").mkdir()
@@ -142,7 +133,9 @@ def configure(folder: Path, kind: str) -> None:
 
 
 @LINUX
-@pytest.mark.parametrize(("stage", "sent"), [(STAGE, signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("stage", "sent"), [(STAGE, signal.SIGTERM), (STAGE, signal.SIGHUP), (STAGE, signal.SIGUSR1)]
+)
 def test_a_launcher_of_two(stage: str, sent: signal.Signals, tmp_path: Path) -> None:
     """One process with a configuration is stopped above, by a second Ctrl-C."""
     configure(tmp_path, "MULTI_GPU")
@@ -158,6 +151,7 @@ def test_a_launcher_of_two(stage: str, sent: signal.Signals, tmp_path: Path) -> 
         (signal.SIGTERM, "/bin/sh"),
         (signal.SIGKILL, "/bin/bash"),
         (signal.SIGINT, "/bin/sh"),
+        (signal.SIGHUP, "/bin/sh"),
     ],
 )
 def test_dvc(sent: signal.Signals, shell: str, tmp_path: Path) -> None:

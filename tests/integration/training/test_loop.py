@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pacer.core.contexts import CONTEXTS
-from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
 from pacer.training import loop
 from pacer.training.losses import Objective, objective
 from pacer.training.phases import phase_of
@@ -205,6 +205,14 @@ def test_what_is_not_finite_names_its_records_and_is_in_no_state(
         update for update in (2,) if state_interval == 2
     ]
     assert all(weight.isfinite().all() for state in states for weight in state["weights"].values())
+
+
+def test_a_state_of_a_different_version_is_refused(run, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    torch.save({"weights": {}, "update": 3}, tmp_path / "run" / loop.STATE)
+    message = r"state\.pt is damaged or was saved by a different version of PACER; delete it, and"
+    with pytest.raises(CheckpointError, match=message):
+        run("parent")
 
 
 @pytest.mark.parametrize("limit", [None, 0.01])

@@ -248,11 +248,26 @@ def test_killed_in_an_update_and_in_the_write_of_a_state(
 ) -> None:
     task = setting.task(f"{phase}-killed", phase)
     killed.put_older(task)
-    setting.kill((task, killed.STEP, 3))  # one state is there
+    setting.kill((task, killed.STEP, 3))  # the third update's state is there
     setting.kill((task, killed.HALF_STATE, 0))
     setting.server.finish(task)
-    assert killed.steps(task) == killed.UPDATES - 2
+    assert killed.steps(task) == killed.UPDATES - 3
     killed.assert_like(task, setting.reference(phase))
+
+
+def test_a_damaged_state_is_named(setting: killed.Setting) -> None:
+    task = setting.task("parent-damaged", "parent")
+    setting.kill((task, killed.STEP, 4))
+    [path] = killed.scratch(task).rglob("state.pt")
+    whole = path.read_bytes()
+    for content in (b"", b"not a state", whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        ((code, output),) = setting.server.run(task)
+        assert code == 1 and f"error: {path} is damaged or was saved by a different" in output
+        assert path.read_bytes() == content
+    path.unlink()
+    setting.server.finish(task)
+    killed.assert_like(task, setting.reference("parent"))
 
 
 def test_other_parameters_start_anew(setting: killed.Setting) -> None:
@@ -267,13 +282,13 @@ def test_other_parameters_start_anew(setting: killed.Setting) -> None:
     assert drive.weights(fresh) != setting.reference("parent").weights
 
 
-#: A point at which the signal arrives, for which time it is met, and the updates that are left
-#: then.
+#: A point at which the signal arrives, for which time it is met, and the updates that are left. The
+#: loop asks for it between an update and the write of its state.
 MOMENTS = [
     (killed.STEP, 0, killed.UPDATES - 1),
     (killed.STEP, 2, killed.UPDATES - 3),  # the third update ends, and its validation waits
-    ("validate", 0, killed.UPDATES - 3),
-    (killed.HALF_STATE, 0, killed.UPDATES - 2),
+    ("validate", 0, killed.UPDATES - 4),  # the validation ends, and one more update
+    (killed.HALF_STATE, 0, killed.UPDATES - 3),
     (killed.STEP, killed.UPDATES - 1, 0),
     ("validate", 1, 0),
 ]

@@ -8,7 +8,6 @@ import pytest
 from tests.integration.core import test_stops as stops
 from tests.integration.core.test_stops import (
     IMPORTING,
-    IN_CALLBACK,
     LAUNCH,
     LINUX,
     RUN,
@@ -23,7 +22,7 @@ __all__ = ["signals_are_not_ignored"]
     ("starter", "stage", "sent"),
     [
         (RUN, STAGE, signal.SIGINT),
-        (RUN, IN_CALLBACK, signal.SIGTERM),
+        (RUN, STAGE, signal.SIGTERM),
         (LAUNCH, STAGE, signal.SIGTERM),
         (LAUNCH, IMPORTING, signal.SIGINT),
     ],

@@ -1,5 +1,6 @@
 """Files that are read and written: atomic names, JSON of other programs, journals."""
 
+import errno
 import gzip
 import os
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from pacer.core.io import (
     read_journal,
     read_json,
     read_jsonl,
+    write_text,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -119,6 +121,35 @@ def test_written_files_follow_the_umask(tmp_path: Path, umask: int) -> None:
     for written in (tmp_path / "file", tmp_path / "out" / "below" / "file"):
         assert written.stat().st_mode & 0o777 == 0o666 & ~umask
     assert private.stat().st_mode & 0o777 == 0o600  # what a link points to is not ours
+
+
+@pytest.fixture
+def chmod_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a mount whose user is not the owner of its files (FUSE, CIFS)."""
+
+    def refuse(path: Path, *arguments: object, **named: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    monkeypatch.setattr(Path, "chmod", refuse)
+
+
+def test_a_mount_that_refuses_chmod_is_written_to(chmod_refused: None, tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "file", durable=True) as temporary:
+        temporary.write_text("new")
+    with atomic_directory(tmp_path / "out") as folder:
+        (folder / "file").write_text("new")
+    assert (tmp_path / "file").read_text() == (tmp_path / "out" / "file").read_text() == "new"
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text)
+        write_text(pipe, "new")
+        assert read.result() == "new"
+    assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
 
 
 MARK = b"\xef\xbb\xbf"  # byte order mark

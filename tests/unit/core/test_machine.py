@@ -12,7 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -23,12 +24,13 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
-from pacer.core import devices
-from pacer.core.errors import PacerError
+from pacer.core import devices, machine
+from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import locked, publish, scratch_directory
 from pacer.core.machine import core_count, core_quota, peak_memory, processor, thread_count
 from pacer.core.processes import open_accelerator, process_state
 from tests.support.cases import listed_cases
+from tests.support.waiting import PATIENCE, wait_until
 
 
 def test_all_cores_where_a_process_cannot_be_kept_to_some(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +106,75 @@ def test_another_gpu_is_not_used(backend: object, monkeypatch: pytest.MonkeyPatc
     started = (devices.compute_device(), process_state().device, open_accelerator("no").device)
     AcceleratorState._reset_state(True)
     assert {device.type for device in started if device} == {"cpu"}
+
+
+@pytest.fixture
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in (*machine._LAUNCHED, *machine._SIZES):
+        monkeypatch.delenv(name, raising=False)
+    AcceleratorState._reset_state(True)
+    yield
+    AcceleratorState._reset_state(True)
+
+
+@pytest.mark.parametrize("name", machine._SIZES)
+@pytest.mark.parametrize("start", [process_state, lambda: open_accelerator("no")])
+def test_a_number_of_processes_that_nobody_started_is_refused(
+    name: str, start: Callable[[], object], no_launcher: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else accelerate waits for them on a CPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setenv(name, "1")
+    assert start().num_processes == 1
+    AcceleratorState._reset_state(True)
+    monkeypatch.setenv(name, "4")
+    with pytest.raises(ConfigError, match=rf"{name} is 4, as under MPI, .* run `unset {name}`"):
+        start()
+
+
+@pytest.mark.parametrize("name", machine._NO_EFFECT)
+def test_what_accelerate_needs_other_packages_for_has_no_effect(
+    name: str, no_launcher: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "true")
+    assert open_accelerator("no").num_processes == 1
+
+
+def test_a_signal_ends_a_process_that_waits_for_others(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path\n"
+        "from pacer.core.processes import PartialState, process_state\n"
+        "from pacer.core.stops import stoppable\n"
+        "wait = PartialState.__init__\n"
+        "def started(*own, **named):\n"
+        "    Path('waits').touch()\n"
+        "    wait(*own, **named)\n"
+        "PartialState.__init__ = started\n"
+        "with stoppable(): process_state()\n"
+    )
+    launched = {"LOCAL_RANK": "0", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    launched |= {"MASTER_PORT": "0", "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | launched
+    )
+    wait_until((tmp_path / "waits").exists, lambda: process.poll() is None)
+    time.sleep(1)  # it has begun to wait
+    process.terminate()
+    assert process.wait(PATIENCE) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(("text", "words"), listed_cases(__file__, "configurations"))
+def test_accelerates_configuration_of_another_project(
+    text: str, words: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "default_config.yaml"
+    file.write_text(text)
+    check = runpy.run_path(str(ROOT / "stages" / "launch.py"))["check_configuration"]
+    if words is None:
+        check(str(file))
+        return
+    with pytest.raises(ConfigError, match=rf"{file} cannot be used: it is {words}.*; move the"):
+        check(str(file))
 
 
 def test_a_cuda_gpu_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,41 +312,9 @@ def test_a_file_system_without_locks(
 ) -> None:
     with scratch_directory(tmp_path / "out", "f") as directory:
         (directory / "file").touch()
-        assert "is on a file system without file locks" in caplog.text
-        with (
-            pytest.raises(
-                PacerError,
-                match=rf"^in use\. .*lock\.held names process {os.getpid()} on .*; if that ",
-            ),
-            locked(directory.parent / "lock", "in use"),
-        ):
-            pass
+        assert "is on a file system without file locks; make sure that no other" in caplog.text
         publish(directory, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["file"]
-
-
-@pytest.mark.parametrize("without_locks", [errno.ENOSYS], indirect=True)
-@pytest.mark.parametrize(("holder", "taken"), listed_cases(__file__, "holders"))
-def test_the_lock_of_a_killed_process_is_taken_over(
-    without_locks: None, holder: str, taken: bool, tmp_path: Path
-) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    marker = tmp_path / "lock.held"
-    with locked(tmp_path / "lock", "in use"):
-        own = marker.read_text()
-    marker.write_text(holder.format(dead=ended.pid, here=own.splitlines()[1]))
-    if taken:
-        with locked(tmp_path / "lock", "in use"):
-            assert marker.read_text() == own
-        assert [path.name for path in tmp_path.iterdir()] == ["lock"]
-    else:
-        with (
-            pytest.raises(PacerError, match="if that process has ended, delete"),
-            locked(tmp_path / "lock", "in use"),
-        ):
-            pass
-        assert marker.exists()
 
 
 def test_the_system_releases_the_lock_of_a_killed_process(tmp_path: Path) -> None:

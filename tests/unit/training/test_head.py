@@ -123,10 +123,16 @@ def test_a_planted_one_is_found(name: str) -> None:
 @pytest.mark.parametrize("options", [{}, {"batches": {"mix": True}}], ids=["rounds", "mixed"])
 @pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
 def test_only_an_update_that_is_logged_waits(
-    name: str, options: dict, setting, device_accelerator, device: torch.device
+    name: str,
+    options: dict,
+    setting,
+    device_accelerator,
+    device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On the CPU the optimiser is not watched, whose counts of steps are on the host anyway. What
-    is read there are the batches, which lie on the CPU on any machine."""
+    is read there are the batches and the counts of tokens and contexts, which lie on the CPU on any
+    machine."""
     model, examples = setting(name)
     params = parameters(**options, train={"log_interval": 3, "validation_interval": 100})
     run = _Run(model, examples, phase_of(name, params), device_accelerator())
@@ -144,9 +150,12 @@ def test_only_an_update_that_is_logged_waits(
         assert waits == [0, 1]
         return
     micros = [next(stream) for _ in range(run.phase.schedule.accumulation)]
+    monkeypatch.setattr(run.optimizer, "step", lambda *_: None)
+    monkeypatch.setattr(run, "_check_all_got_gradients", lambda: None)
     with Syncs() as syncs:
-        run.gradient(micros)
-    assert syncs.seen == ["tolist"] * len(micros) + ["item"] * len(micros)
+        run.update(iter(micros))
+    counted = ["tolist"] * len(micros) + ["tensor"] + ["item"] * len(micros) + ["tensor", "tensor"]
+    assert syncs.seen == [*counted, "tolist", "item", "tensor"]
     with Syncs() as syncs:
         run.check_finite()
     assert syncs.seen == ["tolist"]

@@ -212,8 +212,8 @@ def wrong_shares(model: Pacer, examples: Examples) -> list[str]:
     )
     batches = [examples.batch(rows[part], commits[part], COMMITMENT) for part in parts]
     own = [divisors_of(batch) for batch in batches[1:]]
-    assert all(one != other for one, other in zip(*own, strict=True))  # each is divided unevenly
-    divisors = tuple(map(sum, zip(*own, strict=True)))
+    assert all(own[0][name] != own[1][name] for name in TERMS)  # each is divided unevenly
+    divisors = {name: own[0][name] + own[1][name] for name in TERMS}
     with torch.no_grad():
         whole, *shares = [
             objective(model, batch, ALL_TERMS, divisors=divisors) for batch in batches
@@ -238,7 +238,9 @@ def test_a_term_that_is_no_sum_over_samples_is_found(
     backbones, examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     square = Term(
-        lambda output: output.nll.mean().square(), lambda batch: batch.omega, "lambda_tlw"
+        lambda output: output.nll.mean().square(),
+        lambda batch: batch.omega,
+        lambda losses: losses.lambda_tlw,
     )
     monkeypatch.setitem(TERMS, "square of a mean", square)
     assert wrong_shares(moved_model(backbones), examples) == ["total", "square of a mean"]

@@ -18,7 +18,7 @@ from pacer.core.processes import prefetch
 from pacer.model.batch import TrainingBatch
 from pacer.training.loop import _Run
 from pacer.training.phases import DirectProbability, phase_of
-from pacer.training.sampler import DrawnRows, Lengths, Order, Sampler, micro_batches
+from pacer.training.sampler import Lengths, Order, Sampler, Visits, micro_batches
 from tests.support.profiles import profile
 from tests.support.training import parameters
 
@@ -32,25 +32,20 @@ def rows(sizes: dict[str, int]) -> dict[str, np.ndarray]:
 
 def by_table(lengths: np.ndarray):
     """Lengths that depend on the record alone."""
-    return lambda rows, draws, number: lengths[rows]
-
-
-def visits_of(rows: np.ndarray, visits: np.ndarray) -> np.ndarray:
-    """In the place of draws, so that a test sees them."""
-    return visits
+    return lambda rows, visits, number: lengths[rows]
 
 
 def order(sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size: int = 8) -> Order:
     return Order(rows(sizes), batch_size, window, mix, seed=1, phase="parent")
 
 
-def sampled(order: Order, lengths: Lengths, count: int, start: int = 0) -> list[DrawnRows]:
-    return list(islice(micro_batches(order, visits_of, lengths, start=start), count))
+def sampled(order: Order, lengths: Lengths, count: int, start: int = 0) -> list[Visits]:
+    return list(islice(micro_batches(order, lengths, start=start), count))
 
 
 def epoch(
     sizes: dict[str, int], window: int = 1, mix: bool = False, batch_size: int = 8, number: int = 0
-) -> list[DrawnRows]:
+) -> list[Visits]:
     lengths = np.random.default_rng(0).integers(10, 100, sum(sizes.values()))
     own = order(sizes, window, mix, batch_size)
     start = number * own.micro_batches_per_epoch
@@ -100,9 +95,9 @@ def test_another_seed_or_phase_is_another_order() -> None:
     assert drawn() != drawn(seed=2) and drawn() != drawn(phase="calibrate")
 
 
-def visit_counts(batches: list[DrawnRows]) -> Counter:
+def visit_counts(batches: list[Visits]) -> Counter:
     return Counter(
-        (int(row), int(visit)) for b in batches for row, visit in zip(b.rows, b.draws, strict=True)
+        (int(row), int(visit)) for b in batches for row, visit in zip(b.rows, b.visits, strict=True)
     )
 
 
@@ -127,7 +122,7 @@ def test_a_window_asks_for_lengths_with_the_visits_of_its_records() -> None:
     asked: Counter = Counter()
 
     def lengths(rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
-        asked.update(visit_counts([DrawnRows(rows, visits)]))
+        asked.update(visit_counts([Visits(rows, visits)]))
         return rows
 
     own = order(SIZES, window=2)
@@ -140,13 +135,13 @@ def test_a_later_start_continues_the_same_stream(start: int, mix: bool) -> None:
     own, lengths = order(SIZES, 2, mix), by_table(np.arange(77))
     whole, late = sampled(own, lengths, 60), sampled(own, lengths, 60 - start, start)
     for a, b in zip(whole[start:], late, strict=True):
-        assert a.rows.tolist() == b.rows.tolist() and a.draws.tolist() == b.draws.tolist()
+        assert a.rows.tolist() == b.rows.tolist() and a.visits.tolist() == b.visits.tolist()
 
 
 def test_visits_count_how_often_a_record_was_met() -> None:
     known: Counter = Counter()
     for batch in sampled(order(SIZES), by_table(np.arange(77)), 60):
-        for row, visit in zip(batch.rows.tolist(), batch.draws.tolist(), strict=True):
+        for row, visit in zip(batch.rows.tolist(), batch.visits.tolist(), strict=True):
             assert visit == known[row]
             known[row] += 1
 

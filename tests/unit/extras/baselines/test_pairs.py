@@ -53,7 +53,7 @@ def test_micro_batches_keep_the_frequencies(table: RecordTable) -> None:
         return np.zeros(len(rows))
 
     met: Counter = Counter()
-    for batch in islice(micro_batches(order, draw=zeros, lengths=zeros), 28):
+    for batch in islice(micro_batches(order, lengths=zeros), 28):
         for row in batch.rows:
             more, fewer, _ = (pairs.row(int(part)) for part in pairs.parts_of(np.array([row])))
             met[more["context"], fewer["context"]] += 1
