@@ -121,11 +121,13 @@ def _message(error: Exception) -> str | None:
         )
     if isinstance(error, MemoryError):
         return _NO_MEMORY
-    # of a file that is written under a temporary name, the final one is in a note
-    place = next(iter(getattr(error, "__notes__", [])), getattr(error, "filename", None))
+    notes = getattr(error, "__notes__", [])
     for phrase, advice in _ADVICE.items():
         if phrase in str(error):
+            place = notes[0] if notes else getattr(error, "filename", None)
             return f"{place}: {advice}" if advice == _FULL and place else advice
-    if isinstance(error, OSError) and place is not None:
+    if isinstance(error, OSError) and error.filename is not None:
+        # a note has the final name of a file that is written under a temporary one
+        place = notes[0] if notes and str(error.filename).endswith(".tmp") else error.filename
         return f"{place}: {error.strerror}; fix this and run the same command again"
     return None

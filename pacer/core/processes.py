@@ -6,6 +6,7 @@ megabytes.
 """
 
 import logging
+import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +20,7 @@ from accelerate.utils import parse_flag_from_env
 
 from pacer.core.devices import compute_device
 from pacer.core.machine import check_process_variables, is_launched
-from pacer.core.stops import signals_end_process, start_timer
+from pacer.core.stops import signals_handled_by, start_timer
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ def _waiting() -> Generator[None]:
     message = "waiting until all processes have started (their number is in WORLD_SIZE)"
     timer = start_timer(PATIENCE, _log.warning, message)
     try:
-        with signals_end_process() if is_launched() else nullcontext():
+        with signals_handled_by(signal.SIG_DFL) if is_launched() else nullcontext():
             yield
     finally:
         timer.cancel()

@@ -70,19 +70,28 @@ def stoppable() -> Generator[None]:
         if not _Flag.deferred:
             raise Stopped
 
-    # a shell script's background jobs ignore Ctrl-C, and nohup ignores SIGHUP
-    handled = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in handled}
     try:
-        yield
+        with signals_handled_by(stop):
+            yield
     except Exception as error:
         if _Flag.number:  # for example, another process has left a collective first
             raise Stopped from error
         raise
+
+
+@contextmanager
+def signals_handled_by(handler: Callable[..., None] | signal.Handlers) -> Generator[None]:
+    """Give the signals to stop another handler in the block, and for good if one of them has come.
+    With ``signal.SIG_DFL``, they end the process at once."""
+    # a shell script's background jobs ignore Ctrl-C, and nohup ignores SIGHUP
+    handled = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in handled}
+    try:
+        yield
     finally:
         if not _Flag.number:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for number, earlier in before.items():
+                signal.signal(number, earlier)
 
 
 @contextmanager
@@ -96,20 +105,6 @@ def stops_deferred() -> Generator[None]:
         _Flag.deferred = False
     if _Flag.number:
         raise Stopped
-
-
-@contextmanager
-def signals_end_process() -> Generator[None]:
-    """Let signals end the process at once in the block, as they do without :func:`stoppable`."""
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    for number, handler in before.items():
-        if callable(handler):
-            signal.signal(number, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _end() -> None:

@@ -295,7 +295,7 @@ class _Run:
         # one exchange between the processes
         batches = [batch for _, batch in micros]
         summed = self._sum_over_processes(_counts(batches) | means.pairs)
-        means = Means({name: summed[name].double() for name in means.pairs})
+        pairs = {name: summed[name].double() for name in means.pairs}
         self.stop_requests = summed["stop_requests"]
         self.active_contexts = {
             context
@@ -308,7 +308,7 @@ class _Run:
         norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         if phase.train.max_grad_norm is not None:
             torch.nn.utils.clip_grads_with_norm_(parameters, phase.train.max_grad_norm, norm)
-        loss, number = means.pairs["loss"]
+        loss, number = pairs["loss"]
         numbers = torch.stack([loss / number, norm, *totals])
         self.unchecked.append(Unchecked(self.done + 1, [rows for rows, _ in micros], numbers))
         if self.accelerator.num_processes > 1:
@@ -319,14 +319,13 @@ class _Run:
         self.done += 1
 
         # the values of this update
-        means.add({"gradient_norm": torch.stack([norm, torch.ones_like(norm)]).double()})
+        pairs["gradient_norm"] = torch.stack([norm, torch.ones_like(norm)]).double()
         if self._logs:
             self.check_finite()  # waits for a GPU, so that its time is counted
         elapsed = time.perf_counter() - started
         ratios = [[summed["tokens"].item(), elapsed], [waited, elapsed]]
         speed, wait = copied_to_device(torch.tensor(ratios, dtype=torch.float64), device)
-        means.add({"tokens_per_second": speed, "loader_wait": wait})
-        self.means.add(means.pairs)
+        self.means.add(pairs | {"tokens_per_second": speed, "loader_wait": wait})
 
     def _start_update(self) -> None:
         """Drop the last gradients, and set the modes of the modules and the seed of dropout."""
@@ -348,9 +347,9 @@ class _Run:
     def _sum_over_processes(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
         """Add up named values and the gradients over the processes in one exchange; return the
         values. A gradient stays None if no process has one."""
-        device = self.accelerator.device
         if self.accelerator.num_processes == 1:
             return own
+        device = self.accelerator.device
         has_gradient = [float(parameter.grad is not None) for parameter in self.parameters.values()]
         fields = own | {"has_gradient": torch.tensor(has_gradient)}
         for name, parameter in self.parameters.items():

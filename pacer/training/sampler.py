@@ -85,7 +85,7 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
         for rows in _streams(order, rng):
             streams.append(Visits(rows, used[rows] + _occurrence(rows)))
             np.add.at(used, rows, 1)
-        # a round is a window of each stream; their micro-batches take turns
+        # windows of all streams side by side; their micro-batches take turns
         for first in range(0, len(streams[0].rows), order.window * size):
             windows = [stream.at(slice(first, first + order.window * size)) for stream in streams]
             batches = len(windows[0].rows) // size

@@ -5,7 +5,10 @@ The processes are real and so are their kills (SIGKILL); ``drive`` only chooses 
 """
 
 import os
+import random
 import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,26 @@ def test_killed_at_every_point(phase: str, setting: killed.Setting) -> None:
             assert code == 0, f"after a kill at {point} {number}: {output}"
             killed.assert_like(task, reference)
             assert killed.steps(task) in reference.left(index), (point, number)
+
+
+def test_killed_at_twenty_random_moments(setting: killed.Setting) -> None:
+    """By the clock, until twenty kills have come before the end of the phase."""
+    reference = setting.reference("parent")
+    draw, kills = random.Random(133), 0
+    task = setting.task("parent-random", "parent")
+    start = time.monotonic()
+    setting.server.finish(task)
+    duration = time.monotonic() - start
+    while kills < 20:
+        killed.put_older(task)
+        for _ in range(3):  # in the phase, and in what continues it
+            pid = setting.server.start(task)
+            time.sleep(draw.uniform(0.1, duration))
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            kills += setting.server.wait(pid) == drive.KILLED
+        setting.server.finish(task)
+        killed.assert_like(task, reference)
 
 
 @pytest.mark.parametrize(

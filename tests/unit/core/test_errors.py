@@ -110,6 +110,34 @@ def test_a_full_disk_names_what_was_to_be_written(
     assert capsys.readouterr().err == f"error: writing {tmp_path / 'out'}: {FULL}"
 
 
+def test_a_refused_rename_names_the_file_that_was_to_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not its temporary name, which nobody knows; a file that is read has its own."""
+
+    def refuse(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(source), None, str(target))
+
+    monkeypatch.setattr(os, "replace", refuse)
+
+    def write() -> None:
+        with atomic_path(tmp_path / "out"):
+            pass
+
+    def read() -> None:
+        with scratch_directory(tmp_path / "out", "f"), open(tmp_path / "none", "rb"):
+            pass
+
+    for work, words in (
+        (write, f"writing {tmp_path / 'out'}: Operation not permitted"),
+        (read, f"{tmp_path / 'none'}: No such file or directory"),
+    ):
+        with pytest.raises(SystemExit):
+            run_cleanly(work)
+        told = capsys.readouterr().err
+        assert told == f"error: {words}; fix this and run the same command again\n"
+
+
 def test_an_error_of_native_code_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """polars raises its panics as an error that is no Exception."""
 
