@@ -20,8 +20,9 @@ import polars as pl
 from pacer.corpus.account import BAD, LEFT_OUT, Notes, Rows
 from pacer.corpus.patients import TABLE, is_placeholder_id
 from pacer.corpus.priors import CHOICE_SCHEMA, choose_priors, read_moments
-from pacer.corpus.readers.views import header_views, is_special, parse_view
+from pacer.corpus.readers.views import header_views
 from pacer.corpus.sections import Sections, cut_report
+from pacer.images.views import is_special, parse_view
 from pacer.tables.hygiene import (
     ANY_RESIDUE,
     CONTROL,

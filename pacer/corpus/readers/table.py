@@ -28,8 +28,9 @@ from pacer.corpus.readers.image_rows import (
     WHOLE,
     studies_of,
 )
-from pacer.corpus.readers.views import may_be_dicom, parse_view
+from pacer.corpus.readers.views import may_be_dicom
 from pacer.corpus.source import Source, matching_files
+from pacer.images.views import parse_view
 from pacer.tables.delimited import CsvForm
 from pacer.tables.files import open_table
 from pacer.tables.hygiene import is_empty_cell
