@@ -11,7 +11,7 @@ from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import yaml_beside
 from pacer.core.schemas import SPLITS
-from pacer.corpus.account import BAD, LEFT_OUT, Account, Notes
+from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Account, Notes
 from pacer.corpus.images import DECODED
 from pacer.display.numbers import Check, counted, number, share
 from pacer.images.greyscale import MISSING
@@ -66,6 +66,7 @@ def audit_corpus(
         "used": int(records.unique("examination")["rows"].sum()),
         "bad": account.rows(BAD),
         "left_out": account.rows(LEFT_OUT),
+        "previous_only": account.rows(PRIOR_ONLY),
         "beyond_limit": account.notes.beyond_limit,
     }
     bad = account.reasons(BAD)
@@ -168,7 +169,11 @@ def _rows(read: Mapping[str, int], rows: Mapping[str, int]) -> Check:
         raise RuntimeError(
             f"{sum(read.values())} rows were read, but {sum(rows.values())} are accounted for"
         )
-    names = {"left_out": "left out", "beyond_limit": "beyond the limit"}
+    names = {
+        "left_out": "left out",
+        "previous_only": "previous report only",
+        "beyond_limit": "beyond the limit",
+    }
     outcomes = counted({names.get(name, name): count for name, count in rows.items()})
     total = number(sum(read.values()))
     if len(read) > 1:

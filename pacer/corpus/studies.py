@@ -156,16 +156,22 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def choose_images(studies: Rows, image_rows: pl.DataFrame, role: str, notes: Notes) -> Rows:
+def choose_images(
+    studies: Rows, image_rows: pl.DataFrame, role: str, notes: Notes
+) -> tuple[Rows, list[str]]:
     """Keep the examinations with a report and a frontal image, and add the images they use; list
     the other examinations and images.
 
     Args:
         image_rows: the rows of :func:`group_images`.
         role: the input under which unknown views are counted.
+
+    Returns:
+        The examinations, and the ids of those that are only a source of previous reports.
     """
     studies = studies.exclude("", pl.col("unused").is_not_null(), pl.col("unused"), LEFT_OUT)
     is_prior_only = pl.col("has_report") & ~pl.col("has_image")
+    prior_only = studies.used.filter(is_prior_only)["study"].to_list()
     studies = studies.exclude("", is_prior_only, "no image", PRIOR_ONLY)
     for view in image_rows.filter(pl.col("rank").is_null())["view"]:
         notes.count("unknown_views", role, "(none)" if view is None else quoted(view))
@@ -185,6 +191,8 @@ def choose_images(studies: Rows, image_rows: pl.DataFrame, role: str, notes: Not
     )
     usable = images._replace(used=by_study)
     usable = usable.exclude("", ~pl.col("has_report"), "neither findings nor impression", LEFT_OUT)
+    lateral = usable.used.filter("is_lateral")["number"]
+    prior_only += numbered.filter(pl.col("number").is_in(lateral.implode()))["study"].to_list()
     usable = usable.exclude("", pl.col("is_lateral"), "no frontal image", PRIOR_ONLY)
     of_usable = images.used.join(
         usable.used.select("number"), on="number", how="semi", maintain_order="left"
@@ -205,9 +213,10 @@ def choose_images(studies: Rows, image_rows: pl.DataFrame, role: str, notes: Not
     used = frontals.join(numbered.drop("file", "row", "rows"), on="number", maintain_order="left")
     used = used.join(laterals, on="number", how="left", maintain_order="left")
     names = dict(enumerate(_VIEWS[:-1]))
-    return images._replace(used=used).with_columns(
+    chosen = images._replace(used=used).with_columns(
         study_id="study",
         subject_id="subject",
         view=(pl.col("rank") % len(_VIEWS)).replace_strict(names, return_dtype=pl.String),
         rows=1 + pl.col("lateral").is_not_null(),
     )
+    return chosen, prior_only

@@ -15,7 +15,7 @@ import polars as pl
 
 from pacer.config import DATE_FORMS, Corpus
 from pacer.core.errors import DataError
-from pacer.corpus.account import LEFT_OUT, PRIOR_ONLY, Notes, Rows
+from pacer.corpus.account import LEFT_OUT, Notes, Rows
 from pacer.corpus.checks import note_rows, note_texts
 from pacer.corpus.images import images_of, inspect_images
 from pacer.corpus.previous import with_previous
@@ -97,13 +97,12 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     images = images.exclude("", is_empty, "an empty row", LEFT_OUT)
     studies, image_rows = group_images(images)
     candidates = studies.used
-    studies = choose_images(studies, image_rows, "table", notes)
+    studies, prior_only = choose_images(studies, image_rows, "table", notes)
     headers = inspect_images(images_of(studies.used), source.images)
     unusable = headers.drop_nulls("problem")["image_id"]
     # the report of another examination, or of an image that is none, is nobody's previous report
-    is_used = studies.used.filter(~pl.col("frontal").is_in(unusable.implode()))["study"]
-    is_kept = studies.listed.filter(kind=PRIOR_ONLY)["id"]
-    may_precede = pl.col("study").is_in(is_used.implode()) | pl.col("id").is_in(is_kept.implode())
+    used = studies.used.filter(~pl.col("frontal").is_in(unusable.implode()))["study"]
+    may_precede = pl.col("study").is_in([*used, *prior_only])
     sources = candidates.with_columns(may_precede=may_precede)
     studies = with_previous(studies, sources, "table", notes)
     return studies._replace(headers=headers)

@@ -1,0 +1,122 @@
+"""Traces of other formats and of lost content in a table, which the audit counts.
+
+A check is a row: the audit's topic, and one expression that finds the trace in a text, or in the
+fields of a row. ``topics.yaml`` has the title of each topic, and the polars lines that remove the
+trace. Nothing is changed here: a program cannot know which trace is meant.
+"""
+
+from collections.abc import Sequence
+from datetime import date, time, timedelta
+
+import polars as pl
+
+from pacer.corpus.account import Notes
+from pacer.corpus.readers.whole_reports import HEADINGS_IN_SECTION, OTHER_EXAMINATION, SIGNATURES
+from pacer.tables.hygiene import RESIDUE
+
+#: Number of rows that a line names.
+_NAMED = 3
+_TEXT = pl.col("text")
+_LENGTH = _TEXT.str.len_chars()
+#: Texts that do not end with a sentence, a closing mark or a placeholder.
+_IS_OPEN = ~_TEXT.str.contains(r"[.!?:;)\]\"'_*]\s*$")
+#: The texts of one length are cut off there if no text is longer, and at least this share of all
+#: texts, and this number, has it and ends within a sentence.
+_CUT_SHARE = 0.02
+_CUT = 5
+_IS_LONGEST = _IS_OPEN & (_LENGTH == _LENGTH.max())
+_MIDNIGHT = time()
+#: Days that databases, spreadsheets and file systems write for an unknown day.
+NO_DATES = [date(1, 1, 1), date(1601, 1, 1), date(1753, 1, 1), date(1900, 1, 1), date(1970, 1, 1)]
+#: Dates this far from the middle half of all dates are outside the corpus.
+_FAR = timedelta(days=20 * 365)
+#: Dates of which none proves the order of day and month are doubted from this number on.
+_MANY_DATES = 10
+
+#: The checks of a text, by topic: the kinds of a trace, and the texts that have it.
+TEXT_CHECKS: dict[str, dict[str, pl.Expr]] = {
+    "residue": {kind: _TEXT.str.contains(pattern) for kind, pattern in RESIDUE.items()},
+    "page_marks": {
+        "headers or footers of pages": _TEXT.str.contains(r"(?im)^.{0,60}\bpage \d+ (?:of|/) ?\d+"),
+        "line numbers": _TEXT.str.contains(
+            r"(?m)^\s*1[ \t]+\S.*\n\s*2[ \t]+\S.*\n\s*3[ \t]+\S|^\s*0*10[ \t]+\S.*\n\s*0*20[ \t]+\S"
+        ),
+        "marks of a mail": _TEXT.str.contains(
+            r"(?m)^\s*>|^(?:From|Sent|To|Cc|Subject|Von|An|Betreff):\s\S|^-----Original Message"
+        ),
+    },
+    "cut_texts": {
+        "texts that end at one length": _IS_LONGEST
+        & (_IS_LONGEST.sum() >= pl.max_horizontal(_CUT, _CUT_SHARE * pl.len())),
+        "texts that end with dots or the word truncated": _TEXT.str.contains(
+            r"(?i)(?:\.\.|…|\btruncated\W{0,3})\s*$"
+        ),
+    },
+    "dictation": {
+        "spoken punctuation": _TEXT.str.contains(
+            r"(?i)\b(?:new paragraph|next paragraph|full stop|period new|comma and|open paren)\b"
+        ),
+        "words of a transcription": _TEXT.str.contains(
+            r"(?i)dictated but not read|\[(?:inaudible|unclear|sic|blank)\]|\bvoice recognition\b"
+            r"|\breport to follow\b|\bnot (?:yet )?(?:dictated|transcribed)\b"
+        ),
+    },
+    "headings": {"headings of sections": _TEXT.str.contains(HEADINGS_IN_SECTION)},
+    "signatures": {
+        "a signature, stamp, phone number or name": _TEXT.str.contains(SIGNATURES)
+    },
+    "other_examinations": {
+        "a title of another examination": _TEXT.str.contains(OTHER_EXAMINATION)
+    },
+}
+
+_DAY = pl.col("day")
+_CLOCK = pl.col("clock")
+_IS_DOUBTFUL = (_DAY.dt.day() <= 12) & (_DAY.dt.day() != _DAY.dt.month())
+_SHOWN = pl.col("day").cast(pl.String)
+#: The checks of a row's fields, by topic: the kinds, and the rows that have them.
+ROW_CHECKS: dict[str, dict[str, pl.Expr]] = {
+    "far_dates": {
+        "20 years from the middle half of all dates": (_DAY < _DAY.quantile(0.25) - _FAR)
+        | (_DAY > _DAY.quantile(0.75) + _FAR),
+        "written for an unknown day, such as 1900-01-01": _DAY.is_in(NO_DATES),
+    },
+    "midnight": {"00:00": (_CLOCK == _MIDNIGHT) & (_CLOCK != _MIDNIGHT).any()},
+    "swapped_days": {
+        "day and month exchangeable, as in all dates": _IS_DOUBTFUL
+        & ~(_DAY.dt.day() > 12).any()
+        & (_DAY.count() >= _MANY_DATES)
+    },
+    "rounded_ids": {
+        name: pl.col(name).str.contains(r"^\d{6,}0{5,}$") for name in ("subject", "study")
+    },
+}
+
+
+def note_texts(rows: pl.DataFrame, columns: Sequence[str], notes: Notes) -> None:
+    """Count the traces of :data:`TEXT_CHECKS` in the columns, and name the first rows of each."""
+    for column in columns:
+        texts = rows.select("row", text=column).drop_nulls("text")
+        for topic, kinds in TEXT_CHECKS.items():
+            if (topic, column) == ("headings", "whole_report"):
+                continue
+            _note(texts, topic, column, kinds, notes)
+
+
+def note_rows(rows: pl.DataFrame, notes: Notes) -> None:
+    """Count the traces of :data:`ROW_CHECKS`, and the patients of several files."""
+    for topic, kinds in ROW_CHECKS.items():
+        _note(rows, topic, "rows", kinds, notes)
+    files = pl.col("file").n_unique().over("subject")
+    shared = rows.filter(files > 1).unique("subject", maintain_order=True)
+    pairs = shared.select(pl.lit("patients in several files"), "subject").iter_rows()
+    notes.count_first("shared_patients", "rows", pairs, _NAMED)
+
+
+def _note(
+    rows: pl.DataFrame, topic: str, source: str, kinds: dict[str, pl.Expr], notes: Notes
+) -> None:
+    found = rows.select("row", *(where.alias(kind) for kind, where in kinds.items()))
+    for kind in kinds:
+        pairs = ((kind, row) for row in found.filter(pl.col(kind).fill_null(False))["row"])
+        notes.count_first(topic, source, pairs, _NAMED)
