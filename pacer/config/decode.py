@@ -1,6 +1,6 @@
 """How reports are generated and scored."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,11 @@ Beams = Annotated[int, Field(ge=1, le=64)]
 
 class Decode(Strict):
     """The group ``decode``: records, beam search (lengths in tokens) and controls."""
+
+    removed: ClassVar = {
+        "risk": "delete it; docs/training.md shows how to choose decode.threshold so that the share "
+        "of wrong findings has a bound"
+    }
 
     split: Literal["test", "val", "all"]
     limit: Positive | None
@@ -33,16 +38,6 @@ class Decode(Strict):
     batch_size: Positive
     examples: Natural
     controls: list[Literal["another_patient", "no_lateral", "no_prior", "gold_list"]]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_removed(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "risk" in values:
-            raise ValueError(
-                "the setting risk was removed; delete it. docs/training.md shows how to choose "
-                "decode.threshold so that the share of wrong findings has a bound"
-            )
-        return values
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

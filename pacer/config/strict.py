@@ -6,9 +6,9 @@ the value and the allowed values.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML, YAMLError
 
 from pacer.core.errors import ConfigError
@@ -32,6 +32,16 @@ class Strict(BaseModel):
     """Base of all groups: frozen, no unknown keys, no silent conversions."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    #: Keys of earlier versions that were removed, each with what to do instead.
+    removed: ClassVar[dict[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_removed(cls, values: Any) -> Any:
+        for key in cls.removed.keys() & set(values if isinstance(values, dict) else ()):
+            raise ValueError(f"the key {key} was removed; {cls.removed[key]}")
+        return values
 
 
 Groups = TypeVar("Groups", bound=Strict)
