@@ -16,8 +16,8 @@ class Decode(Strict):
     """The group ``decode``: records, beam search (lengths in tokens) and controls."""
 
     removed: ClassVar = {
-        "risk": "delete it; docs/training.md shows how to choose decode.threshold so that the share "
-        "of wrong findings has a bound"
+        "risk": "delete it; docs/training.md shows how to choose decode.threshold so that the "
+        "share of wrong findings has a bound"
     }
 
     split: Literal["test", "val", "all"]
