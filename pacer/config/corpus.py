@@ -97,8 +97,8 @@ DATE_FORMS: tuple[str, ...] = get_args(Dates)
 class TableOfStudies(Format):
     files: ClassVar = ("file",)
     removed: ClassVar = {
-        "quotes": "delete it; a file whose quotes follow a backslash is refused with the lines that "
-        "convert it"
+        "quotes": "delete it; a file whose quotes follow a backslash is refused with the lines "
+        "that convert it"
     }
 
     file: str | None

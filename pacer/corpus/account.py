@@ -45,7 +45,7 @@ class Rows(NamedTuple):
     used: pl.DataFrame
     #: The lines of ``problems.csv``: rows that are not in use, and doubtful rows.
     listed: pl.DataFrame = pl.DataFrame(schema=_LIST_SCHEMA)
-    #: What :func:`pacer.corpus.images.inspect_images` found, if the reader has looked at the images.
+    #: The result of :func:`pacer.corpus.images.inspect_images`, if the reader has called it.
     headers: pl.DataFrame | None = None
 
     def with_columns(self, *columns: Any, **named: Any) -> "Rows":

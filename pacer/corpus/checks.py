@@ -11,7 +11,11 @@ from datetime import date, time, timedelta
 import polars as pl
 
 from pacer.corpus.account import Notes
-from pacer.corpus.readers.whole_reports import HEADINGS_IN_SECTION, OTHER_EXAMINATION, SIGNATURES
+from pacer.corpus.readers.whole_reports import (
+    HEADINGS_IN_SECTION,
+    SIGNATURES,
+    names_other_examination,
+)
 from pacer.tables.hygiene import RESIDUE
 
 #: Number of rows that a line names.
@@ -24,7 +28,7 @@ _IS_OPEN = ~_TEXT.str.contains(r"[.!?:;)\]\"'_*]\s*$")
 #: texts, and this number, has it and ends within a sentence.
 _CUT_SHARE = 0.02
 _CUT = 5
-_IS_LONGEST = _IS_OPEN & (_LENGTH == _LENGTH.max())
+_IS_LONGEST = _IS_OPEN & _LENGTH.eq(_LENGTH.max())
 _MIDNIGHT = time()
 #: Days that databases, spreadsheets and file systems write for an unknown day.
 NO_DATES = [date(1, 1, 1), date(1601, 1, 1), date(1753, 1, 1), date(1900, 1, 1), date(1970, 1, 1)]
@@ -62,12 +66,8 @@ TEXT_CHECKS: dict[str, dict[str, pl.Expr]] = {
         ),
     },
     "headings": {"headings of sections": _TEXT.str.contains(HEADINGS_IN_SECTION)},
-    "signatures": {
-        "a signature, stamp, phone number or name": _TEXT.str.contains(SIGNATURES)
-    },
-    "other_examinations": {
-        "a title of another examination": _TEXT.str.contains(OTHER_EXAMINATION)
-    },
+    "signatures": {"a signature, stamp, phone number or name": _TEXT.str.contains(SIGNATURES)},
+    "other_examinations": {"a title of another examination": names_other_examination(_TEXT)},
 }
 
 _DAY = pl.col("day")
@@ -77,8 +77,8 @@ _SHOWN = pl.col("day").cast(pl.String)
 #: The checks of a row's fields, by topic: the kinds, and the rows that have them.
 ROW_CHECKS: dict[str, dict[str, pl.Expr]] = {
     "far_dates": {
-        "20 years from the middle half of all dates": (_DAY < _DAY.quantile(0.25) - _FAR)
-        | (_DAY > _DAY.quantile(0.75) + _FAR),
+        "20 years from the middle half of all dates": _DAY.lt(_DAY.quantile(0.25) - _FAR)
+        | _DAY.gt(_DAY.quantile(0.75) + _FAR),
         "written for an unknown day, such as 1900-01-01": _DAY.is_in(NO_DATES),
     },
     "midnight": {"00:00": (_CLOCK == _MIDNIGHT) & (_CLOCK != _MIDNIGHT).any()},

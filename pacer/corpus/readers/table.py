@@ -50,9 +50,7 @@ COLUMNS = (*_IDS, "image", *_IMAGES, *_OTHERS, *TEXTS, WHOLE)
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 
 #: One line end, however it is written.
-_LINE_END = (
-    r"(?:_x000[Dd]_|\r)+(?:_x000[Aa]_|\n)?|_x000[Aa]_|\n\r|[\x0b\x0c\x{85}\x{2028}\x{2029}]"
-)
+_LINE_END = r"(?:_x000[Dd]_|\r)+(?:_x000[Aa]_|\n)?|_x000[Aa]_|\n\r|[\x0b\x0c\x{85}\x{2028}\x{2029}]"
 _NO_BREAK_SPACE = r"[\x{a0}\x{2007}\x{202f}]"
 #: A path that is a list of paths written as text.
 _LIST_AS_TEXT = r"^\s*\[.*\]\s*$|\.\w{2,4}['\"]?\s*[;,|]\s*['\"]?\S+\.\w{2,4}\s*$"
@@ -90,7 +88,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     if "frontal" in names:
         rows = _image_rows(rows, notes)
     notes.read["table"] = rows.height
-    rows = _with_parsed_fields(rows, settings.dates)
+    rows = _with_parsed_fields(rows, settings.dates).with_columns(id=pl.col("study").fill_null(""))
     note_rows(rows, notes)
     images = Rows(_with_ranks(rows, source.images, notes))
     is_empty = pl.all_horizontal(pl.col(COLUMNS).is_null())
@@ -125,7 +123,8 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
     """
     have = table.columns
     # a column named order may hold anything
-    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")} | mapping
+    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")}
+    names |= mapping
     problems = [
         f"unknown key {name} (expected one of {', '.join(COLUMNS)})"
         for name in mapping.keys() - set(COLUMNS)
@@ -338,9 +337,7 @@ def _with_parsed_fields(rows: pl.DataFrame, dates: str | None) -> pl.DataFrame:
         fault_where(
             pl.col("site").is_null() & pl.col("site").is_not_null().any(), "site", "is missing"
         ),
-        fault_where(
-            _is_refused("date", "day"), "date", _date_reason(form), mapped("date", quoted)
-        ),
+        fault_where(_is_refused("date", "day"), "date", _date_reason(form), mapped("date", quoted)),
         fault_where(_is_refused("time", "clock"), "time", _time_reason(), mapped("time", quoted)),
         fault_where(
             is_other_time,
@@ -416,14 +413,15 @@ def _date_reason(form: str) -> pl.Expr:
         (r"^\d{5}(?:\.\d+)?$", "spreadsheet_days"),
     ):
         line = mending_line(name, path="studies.csv", column="date")
-        way = way.when(pl.col("date").str.contains(pattern)).then(
-            pl.lit(f"; in polars: {line}")
-        )
+        way = way.when(pl.col("date").str.contains(pattern)).then(pl.lit(f"; in polars: {line}"))
     way = way.otherwise(pl.lit(f" (one of {', '.join(DATE_FORMS)})"))
-    return pl.lit(
-        f"expected {form}, maybe with a time as in T08:30 and its zone (Z, +01:00); set another "
-        "form in corpus.table.dates"
-    ) + way
+    return (
+        pl.lit(
+            f"expected {form}, maybe with a time (T08:30) and its zone (Z, +01:00); set another "
+            "form in corpus.table.dates"
+        )
+        + way
+    )
 
 
 def _time_reason() -> pl.Expr:
