@@ -11,6 +11,7 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.tables.hygiene import LARGEST_EXACT, rounding_fault
+from pacer.tables.mending import mending_line, reading
 from pacer.tables.values import shown
 
 Kind = Literal["csv", "json", "jsonl", "parquet", "xlsx", "txt"]
@@ -22,6 +23,10 @@ _INDEX = re.compile(r"\s*|Unnamed: \d+[._\w]*|\.\.\.\d+|__index_level_\d+__")
 _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
 #: A lone surrogate, which JSON can contain but a table cannot.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+#: A number that cannot be an id: with a point or comma as decimal mark, or an exponent.
+_DECIMAL = re.compile(r"[+-]?(?:\d*[.,]\d+|\d+[.,]|\d+(?=e\+))(?:e[+-]?\d+)?", re.IGNORECASE)
+#: Such a number that is whole, and has not been rounded.
+_WHOLE = re.compile(r"\d{1,15}[.,]0*")
 
 
 class SourceTable(NamedTuple):
@@ -42,6 +47,8 @@ class SourceTable(NamedTuple):
     unread: Mapping[str, int] | None = None
     #: Changes that were made to the file's form, and how often.
     notes: Mapping[str, int] | None = None
+    #: The call of polars that reads the file, if it differs from that for its suffix.
+    reading: str = ""
 
     @property
     def places(self) -> list[str]:
@@ -92,6 +99,40 @@ class SourceTable(NamedTuple):
             frame = frame.with_columns(pl.col(pl.String).replace("", None))
         return frame
 
+    def ids(self, column: str) -> pl.Series:
+        """Return a column of ids as text, without the blanks around them; null for an empty cell.
+
+        Ids are text; a whole number is its digits. Excel stores every number as a float, so there a
+        whole float is a whole number. Raises a DataError for any other number, because it may have
+        been rounded, and for a value that is neither text nor a number.
+        """
+        ids = []
+        for place, value in zip(self.places, self.values(column), strict=True):
+            id = _id_text(value, self.kind)
+            if id is None or (id and not _DECIMAL.fullmatch(id)):
+                ids.append(id)
+                continue
+            where = f"{self.path}, {place}, {column}"
+            if not id:
+                raise DataError(f"{where}: expected an id, which is text, got {shown(value)}")
+            raise DataError(f"{where}: got the number {id}; {self._remedy_of_ids(column)}")
+        return pl.Series(column, ids, pl.String)
+
+    def _remedy_of_ids(self, column: str) -> str:
+        """Return what to do with ids that are numbers with a decimal point."""
+        texts = [_id_text(value, self.kind) or "" for value in self.values(column)]
+        if all(_WHOLE.fullmatch(text) for text in texts if _DECIMAL.fullmatch(text)):
+            return f"ids are text, so remove the point:\n{self.mended('ids_without_point', column)}"
+        return (
+            "ids are text, and these may have been rounded, so export them as text from the source "
+            f"and read that file as text:\n{self.mended('ids_from_source', column)}"
+        )
+
+    def mended(self, name: str, column: str = "", **values: Any) -> str:
+        """Return the line ``name`` of ``mending.yaml`` for this file."""
+        read = self.reading or reading(self.path)
+        return mending_line(name, self.path, read=read, column=column, **values)
+
     def check_ids(self, columns: Sequence[str]) -> None:
         """Raise a DataError if an id was rounded, because rows of different examinations or
         patients would be joined by it."""
@@ -110,6 +151,20 @@ def _shown_name(name: str) -> str:
     if not name.strip():
         return "one unnamed"
     return name if _NAME.fullmatch(name) else "a text"
+
+
+def _id_text(value: Any, kind: Kind) -> str | None:
+    """Return an id, or a number that cannot be one, as text; None for an empty cell, and "" for a
+    value of another type."""
+    if value is None or value != value:  # null or NaN
+        return None
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return ""
+    if kind == "xlsx" and isinstance(value, float) and value.is_integer():
+        return str(int(value))  # read_sheet returns those below 10**15
+    return str(value)
 
 
 def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | None:
