@@ -5,19 +5,26 @@ fields of a row. ``topics.yaml`` has the title of each topic, and the polars lin
 trace. Nothing is changed here: a program cannot know which trace is meant.
 """
 
-from collections.abc import Sequence
-from datetime import date, time, timedelta
+from collections.abc import Callable, Sequence
+from datetime import date, time
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 
+from pacer.config import Corpus
 from pacer.corpus.account import Notes
 from pacer.corpus.readers.whole_reports import (
     HEADINGS_IN_SECTION,
     SIGNATURES,
     names_other_examination,
 )
+from pacer.tables.delimited import SEPARATORS
 from pacer.tables.hygiene import RESIDUE
+from pacer.tables.mending import mending_line, reading
 
+#: The values of a line that are columns of the table.
+_COLUMN_KEYS = ("column", "study", "subject")
 #: Number of rows that a line names.
 _NAMED = 3
 _TEXT = pl.col("text")
@@ -32,8 +39,8 @@ _IS_LONGEST = _IS_OPEN & _LENGTH.eq(_LENGTH.max())
 _MIDNIGHT = time()
 #: Days that databases, spreadsheets and file systems write for an unknown day.
 NO_DATES = [date(1, 1, 1), date(1601, 1, 1), date(1753, 1, 1), date(1900, 1, 1), date(1970, 1, 1)]
-#: Dates this far from the middle half of all dates are outside the corpus.
-_FAR = timedelta(days=20 * 365)
+#: Dates this number of days from the middle half of all dates are outside the corpus.
+_FAR = 20 * 365
 #: Dates of which none proves the order of day and month are doubted from this number on.
 _MANY_DATES = 10
 
@@ -71,14 +78,14 @@ TEXT_CHECKS: dict[str, dict[str, pl.Expr]] = {
 }
 
 _DAY = pl.col("day")
+_NUMBER = _DAY.to_physical()  # of days; polars panics at the quantile of a column without a date
 _CLOCK = pl.col("clock")
 _IS_DOUBTFUL = (_DAY.dt.day() <= 12) & (_DAY.dt.day() != _DAY.dt.month())
-_SHOWN = pl.col("day").cast(pl.String)
 #: The checks of a row's fields, by topic: the kinds, and the rows that have them.
 ROW_CHECKS: dict[str, dict[str, pl.Expr]] = {
     "far_dates": {
-        "20 years from the middle half of all dates": _DAY.lt(_DAY.quantile(0.25) - _FAR)
-        | _DAY.gt(_DAY.quantile(0.75) + _FAR),
+        "20 years from the middle half of all dates": _NUMBER.lt(_NUMBER.quantile(0.25) - _FAR)
+        | _NUMBER.gt(_NUMBER.quantile(0.75) + _FAR),
         "written for an unknown day, such as 1900-01-01": _DAY.is_in(NO_DATES),
     },
     "midnight": {"00:00": (_CLOCK == _MIDNIGHT) & (_CLOCK != _MIDNIGHT).any()},
@@ -91,6 +98,29 @@ ROW_CHECKS: dict[str, dict[str, pl.Expr]] = {
         name: pl.col(name).str.contains(r"^\d{6,}0{5,}$") for name in ("subject", "study")
     },
 }
+
+
+def mender(config: Corpus) -> Callable[..., str]:
+    """Return a function from the name of polars lines, and what these need, to the lines for the
+    user's table. Columns are given by the format's names."""
+    settings = config.table
+    path = Path(str(config.root), str(settings.file))
+    separator = SEPARATORS.get(settings.delimiter or "", "")
+    read = reading(path, separator, settings.encoding, settings.sheet)
+
+    def mend(name: str, **values: Any) -> str:
+        given = {
+            key: settings.columns.get(value, value) if key in _COLUMN_KEYS else value
+            for key, value in values.items()
+        }
+        return mending_line(name, path=path, read=read, **given)
+
+    return mend
+
+
+def on_one_line(lines: str) -> str:
+    """Join simple statements for a message about a row."""
+    return lines.replace("\n", "; ")
 
 
 def note_texts(rows: pl.DataFrame, columns: Sequence[str], notes: Notes) -> None:

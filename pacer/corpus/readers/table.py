@@ -7,16 +7,17 @@ placeholders of removed names). :mod:`pacer.corpus.checks` counts what may be wr
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import time
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from pacer.config import DATE_FORMS, Corpus
 from pacer.core.errors import DataError
 from pacer.corpus.account import LEFT_OUT, Notes, Rows
-from pacer.corpus.checks import note_rows, note_texts
+from pacer.corpus.checks import mender, note_rows, note_texts, on_one_line
 from pacer.corpus.images import images_of, inspect_images
 from pacer.corpus.previous import with_previous
 from pacer.corpus.readers.views import header_views, may_be_dicom
@@ -35,7 +36,6 @@ from pacer.images.views import parse_view
 from pacer.tables.delimited import CsvForm
 from pacer.tables.files import open_table
 from pacer.tables.hygiene import CONTROL, EMPTY_CELL, LOST, PLACEHOLDER, fault_of, is_empty_cell
-from pacer.tables.mending import mending_line
 from pacer.tables.table import SourceTable, shown_columns
 from pacer.tables.values import mapped, quoted
 
@@ -83,12 +83,17 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
                 "must have the same columns"
             )
     names = _columns(tables[0], settings.columns)
+    mend = mender(config)
+    for table in tables:
+        _refuse_lists(table, names, source.images, mend)
     rows = pl.concat(_rows_of(table, names, notes) for table in tables)
     rows = _with_texts(_with_sites(rows), notes)
     if "frontal" in names:
         rows = _image_rows(rows, notes)
     notes.read["table"] = rows.height
-    rows = _with_parsed_fields(rows, settings.dates).with_columns(id=pl.col("study").fill_null(""))
+    rows = _with_parsed_fields(rows, settings.dates, mend).with_columns(
+        id=pl.col("study").fill_null("")
+    )
     note_rows(rows, notes)
     images = Rows(_with_ranks(rows, source.images, notes))
     is_empty = pl.all_horizontal(pl.col(COLUMNS).is_null())
@@ -174,7 +179,6 @@ def _rows_of(table: SourceTable, names: Mapping[str, str], notes: Notes) -> pl.D
         if column not in names.values():
             filled = sum(value is not None for value in table.values(column))
             notes.count("unknown_fields", "table", quoted(column), filled)
-    _refuse_lists(table, names)
     ids = {name: table.ids(names[name]) for name in _IDS if name in names}
     others = {name: column for name, column in names.items() if name not in _IDS}
     frame = table.frame(list(dict.fromkeys(others.values())))
@@ -195,35 +199,38 @@ def _rows_of(table: SourceTable, names: Mapping[str, str], notes: Notes) -> pl.D
     )
 
 
-def _refuse_lists(table: SourceTable, names: Mapping[str, str]) -> None:
-    """Raise a DataError with the polars lines that mend a table whose cells hold pictures or lists
+def _refuse_lists(
+    table: SourceTable, names: Mapping[str, str], folder: Path, mend: Callable[..., str]
+) -> None:
+    """Raise a DataError with the polars lines that mend a table whose cells hold lists or pictures
     instead of a path."""
     column = names.get("image") or names["frontal"]
-    cell = next((cell for cell in table.values(column) if cell), None)
-    first = cell[0] if isinstance(cell, list) else cell
-    has_list = isinstance(cell, str) and re.search(_LIST_AS_TEXT, cell)
-    if isinstance(first, dict | bytes):
-        what, way = "pictures", "write_pictures"
-    elif isinstance(cell, list):
-        what, way = "lists", "explode_lists"
-    elif has_list:
-        what, way = "lists written as text", "lists_as_text"
+    cells = {name: _first_cell(table, name) for name in (column, names.get("view", "")) if name}
+    lists = [name for name, cell in cells.items() if isinstance(cell, list)]
+    texts = [name for name, cell in cells.items() if _is_list_as_text(cell)]
+    if column in lists:
+        what, lines = "a list", mend("explode_lists", columns=lists)
+    elif column in texts:
+        what, lines = "a list written as text", mend("lists_as_text", columns=texts)
+    elif isinstance(cells[column], dict | bytes):
+        what = "a picture"
+        lines = mend(
+            "write_pictures", column=column, folder=str(folder), stem=table.path.name.split(".")[0]
+        )
     else:
         return
-    view = names.get("view", "")
-    lists = [name for name in (column, view) if name and _holds_list(table, name)]
-    lines = mending_line(way, path=str(table.path), column=column, columns=lists)
     raise DataError(
-        f"{table.path}, {table.places[0]}, {column}: {what}, where the format has the path of one "
-        f"image; run these lines, then use the file that they write:\n{lines}"
+        f"{table.path}, column {column}: {what}, but the format has the path of one image in a "
+        f"cell; run these lines, then set corpus.table.file to the file that they write:\n{lines}"
     )
 
 
-def _holds_list(table: SourceTable, column: str) -> bool:
-    cell = next((cell for cell in table.values(column) if cell), None)
-    return isinstance(cell, list) or (
-        isinstance(cell, str) and re.search(_LIST_AS_TEXT, cell) is not None
-    )
+def _first_cell(table: SourceTable, column: str) -> Any:
+    return next((cell for cell in table.values(column) if cell), None)
+
+
+def _is_list_as_text(cell: Any) -> bool:
+    return isinstance(cell, str) and re.search(_LIST_AS_TEXT, cell) is not None
 
 
 def _with_sites(rows: pl.DataFrame) -> pl.DataFrame:
@@ -241,7 +248,7 @@ def _with_texts(rows: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     written = (*TEXTS, WHOLE)
     plain = pl.col(written).str.replace_all(_LINE_END, "\n").str.replace_all(_NO_BREAK_SPACE, " ")
     rows = rows.with_columns(plain)
-    note_texts(rows, [name for name in written if rows[name].count()], notes)
+    note_texts(rows, [WHOLE], notes)  # the sections are counted with those of other formats
     for name in written:
         removed = rows.filter(pl.col(name).str.contains(PLACEHOLDER))["row"]
         notes.count_first("placeholders", "texts", ((name, row) for row in removed))
@@ -308,7 +315,9 @@ def _is_not_frontal(view: str) -> bool:
     return parsed is None or parsed.kind != "frontal"
 
 
-def _with_parsed_fields(rows: pl.DataFrame, dates: str | None) -> pl.DataFrame:
+def _with_parsed_fields(
+    rows: pl.DataFrame, dates: str | None, mend: Callable[..., str]
+) -> pl.DataFrame:
     """Add ``day`` and ``clock`` (in the zone of UTC if the table states zones), the number of the
     order, our name of the split, and the fault of each row."""
     form = dates or "YYYY-MM-DD"
@@ -337,8 +346,12 @@ def _with_parsed_fields(rows: pl.DataFrame, dates: str | None) -> pl.DataFrame:
         fault_where(
             pl.col("site").is_null() & pl.col("site").is_not_null().any(), "site", "is missing"
         ),
-        fault_where(_is_refused("date", "day"), "date", _date_reason(form), mapped("date", quoted)),
-        fault_where(_is_refused("time", "clock"), "time", _time_reason(), mapped("time", quoted)),
+        fault_where(
+            _is_refused("date", "day"), "date", _date_reason(form, mend), mapped("date", quoted)
+        ),
+        fault_where(
+            _is_refused("time", "clock"), "time", _time_reason(mend), mapped("time", quoted)
+        ),
         fault_where(
             is_other_time,
             "time",
@@ -404,33 +417,37 @@ def _clock(written: pl.Expr) -> pl.Expr:
     return pl.coalesce(with_seconds, written.str.to_time("%H:%M", strict=False))
 
 
-def _date_reason(form: str) -> pl.Expr:
-    """Return the message for a date, with the polars line for what arrived."""
-    way = pl.when(False).then(pl.lit(""))
-    for pattern, name in (
-        (r"[A-Za-z]{3}", "dates_with_month_names"),
-        (r"^\d{9,13}(?:\.\d+)?$", "seconds_since_1970"),
-        (r"^\d{5}(?:\.\d+)?$", "spreadsheet_days"),
-    ):
-        line = mending_line(name, path="studies.csv", column="date")
-        way = way.when(pl.col("date").str.contains(pattern)).then(pl.lit(f"; in polars: {line}"))
-    way = way.otherwise(pl.lit(f" (one of {', '.join(DATE_FORMS)})"))
-    return (
-        pl.lit(
-            f"expected {form}, maybe with a time (T08:30) and its zone (Z, +01:00); set another "
-            "form in corpus.table.dates"
-        )
-        + way
+def _date_reason(form: str, mend: Callable[..., str]) -> pl.Expr:
+    """Return the message for a date that has not the form, with the lines for what arrived."""
+
+    def line(name: str) -> pl.Expr:
+        return pl.lit(on_one_line(mend(name, column="date")))
+
+    written = pl.col("date")
+    others = f"set another form in corpus.table.dates ({', '.join(DATE_FORMS)})"
+    way = (
+        pl.when(written.str.contains(r"[A-Za-z]{3}"))
+        .then(line("dates_with_month_names"))
+        .when(written.str.contains(r"^\d{9,13}(?:\.\d+)?$"))
+        .then(line("seconds_since_1970"))
+        .when(written.str.contains(r"^\d{5}(?:\.\d+)?$"))
+        .then(line("spreadsheet_days"))
+    )
+    if form != "YYYY-MM-DD":
+        is_iso = written.str.contains(r"^\d{4}-\d{2}-\d{2}$")
+        way = way.when(is_iso).then(line("swap_days"))
+    return pl.format(
+        "expected {}, maybe with a time (T08:30) and its zone (Z, +01:00); {}",
+        pl.lit(form),
+        pl.coalesce(pl.format("in polars: {}", way), pl.lit(others)),
     )
 
 
-def _time_reason() -> pl.Expr:
-    expected = "expected HH:MM or HH:MM:SS; in polars: "
-    twelve = mending_line("times_am_pm", path="studies.csv", column="time")
-    digits = mending_line("times_of_dicom", path="studies.csv", column="time")
-    has_letter = pl.col("time").str.contains("(?i)[ap]")
-    line = pl.when(has_letter).then(pl.lit(twelve)).otherwise(pl.lit(digits))
-    return pl.lit(expected) + line
+def _time_reason(mend: Callable[..., str]) -> pl.Expr:
+    is_twelve = pl.col("time").str.contains("(?i)[ap]")
+    line = pl.when(is_twelve).then(pl.lit(on_one_line(mend("times_am_pm", column="time"))))
+    line = line.otherwise(pl.lit(on_one_line(mend("times_of_dicom", column="time"))))
+    return pl.format("expected HH:MM or HH:MM:SS; in polars: {}", line)
 
 
 def _text_fault(name: str) -> pl.Expr:
