@@ -1,6 +1,6 @@
 """The audit of a corpus: counts, leaks, and checks of whether the corpus can be trusted."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -12,6 +12,7 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import yaml_beside
 from pacer.core.schemas import SPLITS
 from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Account, Notes
+from pacer.corpus.checks import mender, on_one_line
 from pacer.corpus.images import DECODED
 from pacer.display.numbers import Check, counted, number, share
 from pacer.images.greyscale import MISSING
@@ -95,7 +96,10 @@ def audit_corpus(
         _empty(contexts, splits),
         _wording(account.notes.wording, config.unseen_comparisons),
         *_priors(priors, set(records["context"]), config, account.notes),
-        *(note(topic, by_source, config.format) for topic, by_source in topics.items()),
+        *(
+            note(topic, by_source, mender(config) if config.format == "table" else None)
+            for topic, by_source in topics.items()
+        ),
         Check(
             "Original references",
             originals if has_originals else "not available",
@@ -300,9 +304,16 @@ def _priors(
         yield Check("Previous reports empty after cleaning", number(notes.empty_priors), False)
 
 
-def note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> Check:
+def note(
+    topic: str, by_source: Mapping[str, Mapping[str, int]], mend: Callable[..., str] | None = None
+) -> Check:
     """Describe one topic of a reader's notes, even if it has no title in :data:`_TOPICS`. Inputs
-    with the same description are merged."""
+    with the same description are merged.
+
+    Args:
+        mend: for a user's own table, the polars lines by name; the description ends with what to
+            do.
+    """
     about = _TOPICS.get(topic, {})
     alike: dict[str, list[str]] = {}
     for source, values in by_source.items():
@@ -312,9 +323,13 @@ def note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> C
             parts.append(f"{number(len(values) - _VALUES)} others")
         alike.setdefault(", ".join(parts), []).append(source)
     detail = "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
-    remedy = f"; {about['remedy']}" if "remedy" in about and form == "table" else ""
+    if mend and "remedy" in about:
+        detail += f"; {about['remedy']}"
+    if mend and "line" in about:
+        values = {"column": next(iter(by_source))} | about.get("values", {})
+        detail += f"; in polars: {on_one_line(mend(about['line'], **values))}"
     return Check(
         about.get("title", topic.replace("_", " ").capitalize()),
-        detail + remedy,
+        detail,
         about.get("harmless", False),
     )

@@ -26,14 +26,14 @@ def audit_texts(path: Path) -> list[Check]:
     studies = read_records(path, ["study_id", "subject_id", *_TEXTS]).unique(
         ["study_id", "report"], maintain_order=True
     )
-    about = read_about(path)
     notes = Notes()
-    notes.count_first("changed_findings", "targets", _changed(studies, about["cleaner"]))
+    changed = _changed(studies, read_about(path)["cleaner"])
+    notes.count_first("changed_findings", "targets", changed)
     notes.count_first("only_in_context", "studies", _only_in_context(studies))
     notes.count_first("stated_nothing", "studies", _stating_nothing(studies))
     return [
         _shared_texts(studies),
-        *(note(topic, counts, about["format"]) for topic, counts in notes.topics.items()),
+        *(note(topic, counts) for topic, counts in notes.topics.items()),
     ]
 
 

@@ -31,11 +31,13 @@ _TEXT = pl.col("text")
 _LENGTH = _TEXT.str.len_chars()
 #: Texts that do not end with a sentence, a closing mark or a placeholder.
 _IS_OPEN = ~_TEXT.str.contains(r"[.!?:;)\]\"'_*]\s*$")
-#: The texts of one length are cut off there if no text is longer, and at least this share of all
-#: texts, and this number, has it and ends within a sentence.
+#: Texts of one length are cut off there if no text is longer, they have this length at least and
+#: end within a sentence, and they are this share of all different texts, and this number, at least.
+_LONG = 40
 _CUT_SHARE = 0.02
 _CUT = 5
-_IS_LONGEST = _IS_OPEN & _LENGTH.eq(_LENGTH.max())
+_IS_LONGEST = _IS_OPEN & _LENGTH.eq(_LENGTH.max()) & _LENGTH.ge(_LONG)
+_NUM_LONGEST = _TEXT.filter(_IS_LONGEST).n_unique()
 _MIDNIGHT = time()
 #: Days that databases, spreadsheets and file systems write for an unknown day.
 NO_DATES = [date(1, 1, 1), date(1601, 1, 1), date(1753, 1, 1), date(1900, 1, 1), date(1970, 1, 1)]
@@ -58,7 +60,7 @@ TEXT_CHECKS: dict[str, dict[str, pl.Expr]] = {
     },
     "cut_texts": {
         "texts that end at one length": _IS_LONGEST
-        & (_IS_LONGEST.sum() >= pl.max_horizontal(_CUT, _CUT_SHARE * pl.len())),
+        & _NUM_LONGEST.ge(pl.max_horizontal(_CUT, _CUT_SHARE * _TEXT.n_unique())),
         "texts that end with dots or the word truncated": _TEXT.str.contains(
             r"(?i)(?:\.\.|…|\btruncated\W{0,3})\s*$"
         ),
