@@ -38,7 +38,7 @@ _HEADING = re.compile(
 _MAIN = _words("findings", "impression")
 #: A listed heading in another form: without its colon, or in small letters within a line.
 _OTHER_FORM = re.compile(
-    rf"^\W*(?=[A-Z])(?i:{_LISTED})(?:[^\w:]*$|[ \t]*(?:[;\]*=]|[–—]|-[ \t]))"
+    rf"^[^\w\n]{{0,20}}(?=[A-Z])(?i:{_LISTED})(?:[^\w:\n]*$|[ \t]*(?:[;\]*=]|[–—]|-[ \t]))"
     rf"|\b(?=[A-Z][a-z])(?i:{_MAIN})[ \t]*:|\b(?:ADDENDUM|Addendum)\b",
     re.M,
 )
