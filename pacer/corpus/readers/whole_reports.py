@@ -54,14 +54,14 @@ _RADIOGRAPH = rf"(?i)\b(?:{_TITLES['radiograph']})\b"
 _OTHER_MODALITY = rf"(?i)\b(?:{_TITLES['other modality']})\b"
 _OTHER_PART = rf"(?i)\b(?:{_TITLES['other part']})\b"
 _EXAM = "(?:EXAM(?:INATION)?|STUDY|PROCEDURE)S?"
-#: A title: what stands after EXAM and the like, and a first line that a listed heading follows or
-#: that has only words of titles.
+#: A title: what stands after EXAM and the like, and a first line that is in capitals before a
+#: listed heading, or has only words of titles.
 _STATED = (
     rf"(?m)(?:(?:^|[.!?])[ \t]*(?i:{_EXAM})|[a-z0-9_,;)][ \t]+{_EXAM})[ \t]*:[ \t]*"
     r"([^\n.:]{1,100})"
 )
 _FIRST_LINES = (
-    rf"\A\s*([^\n.:]{{1,100}})[.:]?\s*\n\s*(?i:{_LISTED})[ \t]*:",
+    rf"\A\s*([^a-z\n.:]{{1,100}})[.:]?\s*\n\s*(?i:{_LISTED})[ \t]*:",
     rf"(?i)\A\s*((?:(?:{'|'.join(_TITLES.values())})(?:\b[ \t,/&().-]*|[ \t,/&().-]+))+)(?:\n|\z)",
 )
 
