@@ -23,8 +23,8 @@ _TEXT = yaml_beside(__file__, "whole_reports.yaml")
 def _words(*sections: str) -> str:
     """Return a pattern, also for polars, of the listed headings of sections."""
     joined = "|".join(words for section in sections for words in _TEXT["headings"][section])
-    joined = joined.replace("(S)", r"(?:S|\(S\))?").replace(" AND ", "(?: +AND +| ?[/&] ?)")
-    return f"(?:{re.sub(r'(?<! )( )(?![+?])', ' +', joined)})"
+    joined = joined.replace("(S)", r"(?:S|\(S\))?").replace(" ", " +")
+    return f"(?:{joined.replace(' +AND +', '(?: +AND +| ?[/&] ?)')})"
 
 
 _MEANINGS = {name: re.compile(_words(name)) for name in _TEXT["headings"]}
@@ -38,7 +38,7 @@ _HEADING = re.compile(
 _MAIN = _words("findings", "impression")
 #: A listed heading in another form: without its colon, or in small letters within a line.
 _OTHER_FORM = re.compile(
-    rf"^\W*(?=[A-Z])(?i:{_LISTED})(?:[^\w:]*$|[ \t]*(?:[;\]*=]|[–—]|-[ \t]))"
+    rf"^[^\w\n]{{0,20}}(?=[A-Z])(?i:{_LISTED})(?:[^\w:\n]*$|[ \t]*(?:[;\]*=]|[–—]|-[ \t]))"
     rf"|\b(?=[A-Z][a-z])(?i:{_MAIN})[ \t]*:|\b(?:ADDENDUM|Addendum)\b",
     re.M,
 )
@@ -53,15 +53,15 @@ _CHEST = rf"(?i)\b(?:{_TITLES['chest']})\b"
 _RADIOGRAPH = rf"(?i)\b(?:{_TITLES['radiograph']})\b"
 _OTHER_MODALITY = rf"(?i)\b(?:{_TITLES['other modality']})\b"
 _OTHER_PART = rf"(?i)\b(?:{_TITLES['other part']})\b"
-#: A title: what stands after EXAM and the like, and a first line that a listed heading follows or
-#: that has only words of titles.
 _EXAM = "(?:EXAM(?:INATION)?|STUDY|PROCEDURE)S?"
+#: A title: what stands after EXAM and the like, and a first line that is in capitals before a
+#: listed heading, or has only words of titles.
 _STATED = (
     rf"(?m)(?:(?:^|[.!?])[ \t]*(?i:{_EXAM})|[a-z0-9_,;)][ \t]+{_EXAM})[ \t]*:[ \t]*"
     r"([^\n.:]{1,100})"
 )
 _FIRST_LINES = (
-    rf"\A\s*([^\n.:]{{1,100}})[.:]?\s*\n\s*{_LISTED}[ \t]*:",
+    rf"\A\s*([^a-z\n.:]{{1,100}})[.:]?\s*\n\s*(?i:{_LISTED})[ \t]*:",
     rf"(?i)\A\s*((?:(?:{'|'.join(_TITLES.values())})(?:\b[ \t,/&().-]*|[ \t,/&().-]+))+)(?:\n|\z)",
 )
 
@@ -94,8 +94,8 @@ def is_chest_radiograph(exam: str) -> bool:
 
 
 class WholeReport(NamedTuple):
-    """The sections of a report, with single blanks and its line ends; those of indication and
-    history are blanks, too."""
+    """The sections of a report, with single blanks and the line ends of the report; an indication
+    or history is one line."""
 
     sections: Sections
     #: Listed headings whose text is not used.
