@@ -7,6 +7,7 @@ placeholders of removed names). :mod:`pacer.corpus.checks` counts what may be wr
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import time
 from pathlib import Path
@@ -60,6 +61,9 @@ _NO_PATIENT = (
     r"(?i)^\W*(?:anon|anonym\w*|unk|unknown|unidentified|unnamed|test|testpatient|dummy|nobody|none"
     r"|patient|redacted|removed|deleted|x{2,}|(?:john|jane)\W?doe)\W*$"
 )
+#: A heading that is not listed is counted only if it occurs more often than this: many reports have
+#: a word such as LUNGS before a colon.
+_MAX_UNLISTED = 5
 #: Our names of the splits, by the words for them.
 SPLITS = {"train": "train", "val": "val", "test": "test"} | dict.fromkeys(
     ("valid", "validate", "validation", "dev"), "val"
@@ -277,13 +281,15 @@ def _with_sections(rows: pl.DataFrame, notes: Notes) -> pl.DataFrame:
         ("unknown_headings", "unknown"),
         ("unused_sections", "unused"),
     ):
-        found = (
-            (quoted(value, words=12), row)
+        found = [
+            (quoted(value, 80, words=12), row)
             for report, row in zip(reports, rows["row"], strict=True)
             if report is not None
             for value in getattr(report, field)
-        )
-        notes.count_first(topic, "rows", found)
+        ]
+        counts = Counter(value for value, _ in found)
+        rare = _MAX_UNLISTED if field == "unknown" else 0
+        notes.count_first(topic, "rows", (pair for pair in found if counts[pair[0]] > rare))
     columns = dict.fromkeys(("findings", "impression", "indication", "history"), pl.String())
     none = (None,) * len(columns)
     cut = pl.DataFrame(
