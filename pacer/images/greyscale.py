@@ -31,7 +31,7 @@ WRONG_SIZE = (
     f"side is more than {MAX_RATIO} times as long as the other"
 )
 FAR_PIXELS = "a few extreme pixel values were ignored when the grey range was set"
-#: Follows a value of which there are too many pixels to ignore them.
+#: Follows the largest value, if it has too many pixels to be ignored.
 FAR_LARGEST = "is far above all other pixel values, which lose contrast"
 #: Key of ``Image.info`` for warnings, for example that a DICOM field contradicts another one.
 NOTES = "notes"
@@ -124,7 +124,10 @@ def sound_range(values: np.ndarray, counts: np.ndarray) -> tuple[float, float, b
 def has_far_largest(values: np.ndarray) -> bool:
     """Whether the distance of the largest of distinct values, in ascending order, from the rest
     exceeds the range of the rest."""
-    return len(values) > 2 and bool(values[-1] - values[-2] > values[-2] - values[0])
+    if len(values) < 3:
+        return False
+    smallest, second, largest = (float(values[place]) for place in (0, -2, -1))
+    return largest - second > second - smallest
 
 
 def deep_grey(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
