@@ -1,9 +1,9 @@
 #!/bin/sh
-# pydicom's `pixel_array` of an 8-bit JPEG baseline radiograph depends on which packages are installed. With Pillow alone
-# it decodes by Pillow (libjpeg-turbo). After `pip install pylibjpeg[all]`, which people install for another format (JPEG
-# Lossless, JPEG-LS), it decodes the same file by pylibjpeg (libjpeg), whose inverse transform rounds differently: 3.4% of
-# the pixels of the image below differ by one level, and some of other images by two. There is no warning, and the data
-# set does not tell which package decoded it.
+# pydicom's `pixel_array` of an 8-bit JPEG baseline radiograph depends on which packages are installed. With Pillow
+# alone it decodes by Pillow (libjpeg-turbo). After `pip install pylibjpeg[all]`, which people install for another
+# format (JPEG Lossless, JPEG-LS), it decodes the same file by pylibjpeg (libjpeg), whose inverse transform rounds
+# differently: 3.4% of the pixels of the image below differ by one level, and some of other images by two. There is no
+# warning, and the data set does not tell which package decoded it.
 # Expected: the same values from the same file, or at least the decoder's name. The documentation says that the plugins
 # are tried until one succeeds, and not that their results differ.
 # JPEG baseline is what many archives send. Hashes of pixels, stored features of a model, and tests that compare arrays
