@@ -51,7 +51,9 @@ COLUMNS = (*_IDS, "image", *_IMAGES, *_OTHERS, *TEXTS, WHOLE)
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
 
 #: One line end, however it is written.
-_LINE_END = r"(?:_x000[Dd]_|\r)+(?:_x000[Aa]_|\n)?|_x000[Aa]_|\n\r|[\x0b\x0c\x{85}\x{2028}\x{2029}]"
+_LINE_END = (
+    r"(?:_x000[Dd]_|\r)+(?:_x000[Aa]_|\n)|\n\r|_x000[AaDd]_|[\r\x0b\x0c\x{85}\x{2028}\x{2029}]"
+)
 _NO_BREAK_SPACE = r"[\x{a0}\x{2007}\x{202f}]"
 #: A path that is a list of paths written as text.
 _LIST_AS_TEXT = r"^\s*\[.*\]\s*$|\.\w{2,4}['\"]?\s*[;,|]\s*['\"]?\S+\.\w{2,4}\s*$"
@@ -138,16 +140,16 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
         f"unknown key {name} (expected one of {', '.join(COLUMNS)})"
         for name in mapping.keys() - set(COLUMNS)
     ]
-    is_by_study = names["frontal"] in have and names["image"] not in have
+    is_by_study = names.get("frontal") in have and names.get("image") not in have
     for name in ("image",) if is_by_study else _IMAGES:
-        del names[name]
+        names.pop(name, None)
     needed = ["subject", "study", "frontal" if is_by_study else "image"]
-    if not is_by_study and not _may_be_dicom(table, names["image"]):
+    if not is_by_study and not _may_be_dicom(table, names.get("image")):
         needed.append("view")
     for name in dict.fromkeys((*needed, *(name for name in mapping if name in names))):
         if names.get(name) not in have:
-            problems.append(f"no column {names[name]} for {name}")
-    if not any(names[name] in have for name in (*REPORT, WHOLE)):
+            problems.append(f"no column {names.get(name, name)} for {name}")
+    if not any(names.get(name) in have for name in (*REPORT, WHOLE)):
         problems.append("no column for findings, impression or whole_report")
     named = [name for name in names.values() if name in have]
     shared = {names[name] for name in (*_IDS, "image") if name in names}
@@ -157,10 +159,10 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
         if have.count(column) > 1 or (named.count(column) > 1 and column not in shared)
     ]
     problems += [f"column {column} appears, or is mapped, more than once" for column in twice]
-    if "order" in mapping and names["date"] in have:
+    if "order" in mapping and names.get("date") in have:
         problems.append(
-            f"order and {names['date']} both give the order of studies; remove one from table or "
-            "mapping"
+            f"order and {names.get('date')} both give the order of studies; remove one from table "
+            "or mapping"
         )
     if problems:
         raise DataError(
@@ -171,7 +173,7 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
     return {name: column for name, column in names.items() if column in have}
 
 
-def _may_be_dicom(table: SourceTable, image: str) -> bool:
+def _may_be_dicom(table: SourceTable, image: str | None) -> bool:
     paths = table.values(image) if image in table.columns else []
     return any(isinstance(path, str) and may_be_dicom(path) for path in paths)
 
