@@ -6,7 +6,7 @@ the file, and polars pads short rows.
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from pacer.core.errors import DataError
 from pacer.core.io import opened
+from pacer.tables.mending import mending_line, reading
 from pacer.tables.table import SourceTable
 
 #: Maximum number of characters in a cell. Reports exceed the default of the csv module, whose limit
@@ -27,8 +28,8 @@ SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 OPTION = "--"
 #: Excel's first line that names the separator.
 _DECLARED = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)
-#: A quote after a backslash that is not escaped itself.
-_ESCAPED_QUOTE = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
+#: Separators that texts seldom contain, so that lines with the right number of them are rows.
+_SELDOM_IN_TEXT = ("tab", "pipe")
 
 
 class CsvForm(NamedTuple):
@@ -57,7 +58,11 @@ class CsvForm(NamedTuple):
 
 def read_csv(path: Path, form: CsvForm) -> SourceTable:
     """Read a CSV file, with or without a byte order mark. Blank lines above the header are skipped;
-    a first line that names the separator takes precedence over the setting."""
+    a first line that names the separator takes precedence over the setting.
+
+    Quotes within a quoted cell are doubled. Files with backslashes before them, without quoting or
+    with whole lines in quotes are refused with the polars line that mends them.
+    """
     columns: list[str] = []
     numbers: list[int] = []
     rows: list[tuple[str | None, ...]] = []
@@ -65,6 +70,9 @@ def read_csv(path: Path, form: CsvForm) -> SourceTable:
     header = 1
     is_tsv = path.name.lower().removesuffix(".gz").endswith(".tsv")
     separator = form.delimiter or ("tab" if is_tsv else "comma")
+    declared = None
+    of_row: list[str] = []
+    _check_encoding(path, form)
     try:
         with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
             first = file.readline().removeprefix("\ufeff")
@@ -72,9 +80,7 @@ def read_csv(path: Path, form: CsvForm) -> SourceTable:
             if declared:
                 separator = next(name for name, sign in SEPARATORS.items() if sign == declared[1])
                 first = ""
-            lines = chain([first], file)
-            if form.quotes == "backslash":
-                lines = (_ESCAPED_QUOTE.sub(r'\1""', text) for text in lines)
+            lines = _noted(chain([first], file), of_row)
             reader = csv.reader(lines, delimiter=SEPARATORS[separator], strict=True)
             for cells in reader:
                 if not columns:
@@ -82,45 +88,123 @@ def read_csv(path: Path, form: CsvForm) -> SourceTable:
                     header = line
                     _check_separator(path, columns, separator, form)
                 elif len(cells) in (0, len(columns)):
+                    _check_lines(path, line, of_row, len(columns), separator, form.encoding)
                     numbers.append(line)
                     rows.append(tuple(cells) or (None,) * len(columns))
                 else:
-                    remedy = (
-                        "quote any cell that contains one, and remove titles above the "
-                        f"header{_escaped(path, form)}"
-                    )
+                    remedy = "quote any cell that contains one, and remove titles above the header"
                     raise DataError(
                         f"{path}, line {line}: {len(cells)} cells, but the header (line {header}) "
-                        f"has {len(columns)}; the separator is a {separator}; {remedy}"
+                        f"has {len(columns)}; the separator is a {separator}; "
+                        f"{_remedy(path, form, separator, columns, cells) or remedy}"
                     )
                 line = reader.line_num + 1
+                of_row.clear()
     except csv.Error as error:
-        reason = "double each quote inside a quoted cell"
+        remedy = "double each quote inside a quoted cell"
         if "end of data" in str(error):
-            reason = "a quote opened there is never closed"
-        raise DataError(f"{path}, line {line}: {error}; {reason}{_escaped(path, form)}") from None
+            remedy = "a quote opened there is never closed"
+        remedy = _remedy(path, form, separator, columns) or remedy
+        raise DataError(f"{path}, line {line}: {error}; {remedy}") from None
     except UnicodeError:
         # the file is decoded in blocks, so the error lies after this line
-        with opened(path) as content:
-            other = "utf-16" if content.read(2) in (b"\xff\xfe", b"\xfe\xff") else "cp1252"
-        remedy = "save it as UTF-8"
-        if form.settings not in ("", OPTION):
-            remedy += f", or set {form.settings}encoding, for example to {other}"
+        remedy = _save(form, ", for example to cp1252")
         raise DataError(
             f"{path}, after line {line}: not {form.encoding.upper()}; {remedy}"
         ) from None
-    return SourceTable(path, "csv", columns, numbers, rows)
+    if _are_lines(columns, rows, SEPARATORS[separator]):
+        raise DataError(f"{path}, line {header}: {_remedy(path, form, separator, [], columns)}")
+    read = reading(
+        path, SEPARATORS[separator], form.encoding, skip_lines=1 if declared is not None else 0
+    )
+    return SourceTable(path, "csv", columns, numbers, rows, reading=read)
 
 
-def _escaped(path: Path, form: CsvForm) -> str:
-    """Return a hint for messages if a file has quotes that are escaped by a backslash."""
+def _noted(lines: Iterable[str], notes: list[str]) -> Iterator[str]:
+    """Yield lines, and append each to ``notes``."""
+    for line in lines:
+        notes.append(line)
+        yield line
+
+
+def _save(form: CsvForm, encoding: str) -> str:
+    """Return what to do with a file of another encoding, whose name ends the sentence."""
+    if form.settings in ("", OPTION):
+        return "save it as UTF-8"
+    return f"save it as UTF-8, or set {form.settings}encoding{encoding}"
+
+
+def _check_encoding(path: Path, form: CsvForm) -> None:
+    """Raise a DataError if a file is UTF-16 but the form says otherwise: other encodings can decode
+    it to a wrong text."""
     with opened(path) as file:
-        if form.quotes == "backslash" or not any(b'\\"' in line for line in file):
-            return ""
-    remedy = "double them instead"
-    if form.settings == "corpus.table.":
-        remedy = f"set {form.settings}quotes: backslash"
-    return f'; the file escapes quotes as \\": {remedy}'
+        mark = file.read(2)
+    encoding = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}.get(mark)
+    if encoding is None and mark.count(0) == 1:
+        encoding = "utf-16-be" if mark[0] == 0 else "utf-16-le"
+    if encoding and not form.encoding.lower().replace("_", "-").startswith(("utf-16", "utf16")):
+        raise DataError(
+            f"{path}: UTF-16, not {form.encoding.upper()}; {_save(form, f': {encoding}')}"
+        )
+
+
+def _check_lines(
+    path: Path, line: int, lines: Sequence[str], columns: int, separator: str, encoding: str
+) -> None:
+    """Raise a DataError if a row of several lines could as well be one row each: a cell of a file
+    without quoting began with a quotation mark, and a later one ended with one."""
+    sign = SEPARATORS[separator]
+    if (
+        len(lines) > 1
+        and separator in _SELDOM_IN_TEXT
+        and all(text.count(sign) == columns - 1 for text in lines)
+    ):
+        raise DataError(
+            f"{path}, line {line}: a quoted cell holds {len(lines)} whole rows; "
+            f"{_without_quotes(path, separator, encoding)}"
+        )
+
+
+def _without_quotes(path: Path, separator: str, encoding: str) -> str:
+    line = mending_line("without_quotes", path, separator=SEPARATORS[separator], encoding=encoding)
+    return f"if the file is written without quoting, its quotation marks are text:\n{line}"
+
+
+def _are_lines(columns: Sequence[str], rows: Sequence[tuple[str | None, ...]], sign: str) -> bool:
+    """Return whether the only cells of a table are lines with as many separators as the header."""
+    number = columns[0].count(sign) if len(columns) == 1 else 0
+    return number > 0 and all((row[0] or "").count(sign) >= number for row in rows if row[0])
+
+
+def _remedy(
+    path: Path,
+    form: CsvForm,
+    separator: str,
+    columns: Sequence[str],
+    cells: Sequence[str] = (),
+) -> str:
+    """Return the polars line for a file with another kind of quoting, with a sentence; "" if the
+    file does not look like one.
+
+    Args:
+        cells: those of a row with too few or too many.
+    """
+    values = {"separator": SEPARATORS[separator], "encoding": form.encoding}
+    num_separators = len(columns) - 1
+    if len(cells) == 1 and cells[0].count(SEPARATORS[separator]) >= max(num_separators, 1):
+        line = mending_line("lines_in_quotes", path, **values)
+        return f"the whole line is in quotes; this reads it as cells:\n{line}"
+    with opened(path) as file:
+        content = file.read().decode(form.encoding, "replace")
+    if re.search(r'\\"', content):
+        line = mending_line("quotes_after_backslash", path, **values)
+        return f'the file escapes quotes as \\", which this doubles:\n{line}'
+    numbers = {
+        text.count(SEPARATORS[separator]) for text in content.split("\n") if text.strip("\r")
+    }
+    if separator in _SELDOM_IN_TEXT and numbers == {num_separators}:
+        return _without_quotes(path, separator, form.encoding)
+    return ""
 
 
 def _check_separator(path: Path, columns: Sequence[str], own: str, form: CsvForm) -> None:

@@ -5,11 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from pacer.core.errors import DataError
-from pacer.tables.files import open_table
-from pacer.tables.mending import NAMES, mended_path, mending_line, reading
+from pacer.tables.mending import NAMES, mending_line
 from tests.support import mending
 from tests.support.mending import CASES
 
