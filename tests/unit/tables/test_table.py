@@ -1,17 +1,28 @@
 """Columns of tables: ids are text."""
 
 import json
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from openpyxl import Workbook
 
 from pacer.core.errors import DataError
 from pacer.tables.files import open_table
+
+
+def sheet(path: Path, *rows: tuple[Any, ...], formats: dict[str, str] | None = None) -> Path:
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra `excel`")
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.worksheets[0].append(row)
+    for place, form in (formats or {}).items():
+        book.worksheets[0][place].number_format = form
+    book.save(path)
+    return path
 
 
 def write(path: Path, values: list[Any]) -> Path:
@@ -23,10 +34,7 @@ def write(path: Path, values: list[Any]) -> Path:
     elif path.suffix == ".parquet":
         pl.DataFrame({"id": values}).write_parquet(path)
     else:
-        book = Workbook()
-        for row in [("id", "n"), *((value, 1) for value in values)]:
-            book.worksheets[0].append(row)
-        book.save(path)
+        sheet(path, ("id", "n"), *((value, 1) for value in values))
     return path
 
 
@@ -95,3 +103,33 @@ def test_the_line_for_ids_runs(
         open_table(path).ids("id")
     exec(str(caught.value).partition("\n")[2], {})
     assert open_table("t.mended.parquet").ids("id").to_list() == ["101"]
+
+
+def test_cells_of_a_workbook_have_their_values(tmp_path: Path) -> None:
+    formats = {"A3": '"P"0000', "B3": "yyyy-mm-dd", "B4": "yyyy-mm-dd hh:mm"}
+    rows = (
+        (),
+        ("id", "date", None, "n"),
+        (7, datetime(2020, 4, 3)),
+        (8, datetime(2020, 4, 3), None, 1.5),
+        (),
+        ("x",),
+    )
+    table = open_table(sheet(tmp_path / "t.xlsx", *rows, formats=formats))
+    assert table.columns == ["id", "date", "n"] and table.places == ["row 3", "row 4", "row 6"]
+    days = [date(2020, 4, 3), datetime(2020, 4, 3), None]
+    assert table.ids("id").to_list() == ["7", "8", "x"] and table.values("date") == days
+    assert table.values("n") == [None, 1.5, None]
+
+
+def test_titles_and_merged_cells_are_refused(tmp_path: Path) -> None:
+    path = sheet(tmp_path / "t.xlsx", ("Radiographs of 2020",), (), ("id", "text"), ("1", "a"))
+    with pytest.raises(DataError, match=r"t\.xlsx, Sheet: row 1 has one cell and row 3 has 2; the"):
+        open_table(path)
+    sheet(path, ("id", "text"), ("1", "a"), (None, "b"))
+    book = import_module("openpyxl").load_workbook(path)
+    book.worksheets[0].merge_cells("A2:A3")
+    book.save(path)
+    with pytest.raises(DataError, match=r"t\.xlsx, Sheet: the cells A2:A3 are merged; unmerge"):
+        open_table(path)
+    assert open_table(sheet(path, ("text",), ("a",))).rows == [("a",)]
