@@ -31,7 +31,6 @@ def test_each_line_runs(polars: str, tmp_path: Path) -> None:
     install = [str(python), "-m", "pip", "install", "--quiet", polars, pinned("openpyxl")]
     done = subprocess.run(install, capture_output=True, text=True)
     if done.returncode:
-        pytest.skip(
-            f"{polars} cannot be installed (no network?); the unit test runs the lines with the installed version"
-        )
+        reason = f"{polars} cannot be installed (no network?)"
+        pytest.skip(f"{reason}; the unit test runs the lines with the installed version")
     assert run_lines(python, tmp_path) == polars.partition("==")[2]
