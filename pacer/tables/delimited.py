@@ -56,6 +56,52 @@ class CsvForm(NamedTuple):
         return f"set {self.settings}delimiter: {other}"
 
 
+class _Quoting(NamedTuple):
+    """Signs that the quoting of a file is another one, with the polars line that reads it."""
+
+    path: Path
+    separator: str
+    encoding: str
+
+    @property
+    def sign(self) -> str:
+        return SEPARATORS[self.separator]
+
+    def _line(self, name: str) -> str:
+        return mending_line(name, self.path, separator=self.sign, encoding=self.encoding)
+
+    def _none(self) -> str:
+        line = self._line("without_quotes")
+        return f"if the file is written without quoting, its quotation marks are text:\n{line}"
+
+    def check_row(self, line: int, lines: Sequence[str], num_columns: int) -> None:
+        """Raise a DataError if each of a row's ``lines`` could be a row: a cell of a file without
+        quoting began with a quotation mark, and a later one ended with one."""
+        are_rows = all(text.count(self.sign) == num_columns - 1 for text in lines)
+        if are_rows and len(lines) > 1 < num_columns and self.separator in _SELDOM_IN_TEXT:
+            raise DataError(
+                f"{self.path}, line {line}: a quoted cell holds {len(lines)} whole rows; "
+                f"{self._none()}"
+            )
+
+    def of_line(self, cells: Sequence[str], num_separators: int) -> str:
+        """Return what to do with a line that is one quoted cell; "" for another line."""
+        if len(cells) != 1 or cells[0].count(self.sign) < max(num_separators, 1):
+            return ""
+        return f"the whole line is in quotes; this reads it:\n{self._line('lines_in_quotes')}"
+
+    def of_file(self, num_columns: int) -> str:
+        """Return what to do with a file whose quotes cannot be read; "" if that is unknown."""
+        with opened(self.path) as file:
+            content = file.read().decode(self.encoding, "replace")
+        if '\\"' in content:
+            line = self._line("quotes_after_backslash")
+            return f'the file escapes quotes as \\", which this doubles:\n{line}'
+        lines = [text for text in content.split("\n") if text.strip("\r")]
+        are_rows = {text.count(self.sign) for text in lines} == {num_columns - 1}
+        return self._none() if are_rows and self.separator in _SELDOM_IN_TEXT else ""
+
+
 def read_csv(path: Path, form: CsvForm) -> SourceTable:
     """Read a CSV file, with or without a byte order mark. Blank lines above the header are skipped;
     a first line that names the separator takes precedence over the setting.
@@ -80,6 +126,7 @@ def read_csv(path: Path, form: CsvForm) -> SourceTable:
             if declared:
                 separator = next(name for name, sign in SEPARATORS.items() if sign == declared[1])
                 first = ""
+            quoting = _Quoting(path, separator, form.encoding)
             lines = _noted(chain([first], file), of_row)
             reader = csv.reader(lines, delimiter=SEPARATORS[separator], strict=True)
             for cells in reader:
@@ -88,15 +135,17 @@ def read_csv(path: Path, form: CsvForm) -> SourceTable:
                     header = line
                     _check_separator(path, columns, separator, form)
                 elif len(cells) in (0, len(columns)):
-                    _check_lines(path, line, of_row, len(columns), separator, form.encoding)
+                    quoting.check_row(line, of_row, len(columns))
                     numbers.append(line)
                     rows.append(tuple(cells) or (None,) * len(columns))
                 else:
-                    remedy = "quote any cell that contains one, and remove titles above the header"
+                    remedy = quoting.of_line(cells, len(columns) - 1) or quoting.of_file(0)
+                    remedy = remedy or (
+                        "quote any cell that contains one, and remove titles above the header"
+                    )
                     raise DataError(
                         f"{path}, line {line}: {len(cells)} cells, but the header (line {header}) "
-                        f"has {len(columns)}; the separator is a {separator}; "
-                        f"{_remedy(path, form, separator, columns, cells) or remedy}"
+                        f"has {len(columns)}; the separator is a {separator}; {remedy}"
                     )
                 line = reader.line_num + 1
                 of_row.clear()
@@ -104,7 +153,7 @@ def read_csv(path: Path, form: CsvForm) -> SourceTable:
         remedy = "double each quote inside a quoted cell"
         if "end of data" in str(error):
             remedy = "a quote opened there is never closed"
-        remedy = _remedy(path, form, separator, columns) or remedy
+        remedy = quoting.of_file(len(columns)) or remedy
         raise DataError(f"{path}, line {line}: {error}; {remedy}") from None
     except UnicodeError:
         # the file is decoded in blocks, so the error lies after this line
@@ -112,11 +161,12 @@ def read_csv(path: Path, form: CsvForm) -> SourceTable:
         raise DataError(
             f"{path}, after line {line}: not {form.encoding.upper()}; {remedy}"
         ) from None
-    if _are_lines(columns, rows, SEPARATORS[separator]):
-        raise DataError(f"{path}, line {header}: {_remedy(path, form, separator, [], columns)}")
-    read = reading(
-        path, SEPARATORS[separator], form.encoding, skip_lines=1 if declared is not None else 0
-    )
+    if len(columns) == 1 and quoting.sign in columns[0]:
+        lines = [columns[0], *(row[0] for row in rows if row[0])]
+        number = columns[0].count(quoting.sign)
+        if all(text.count(quoting.sign) >= number for text in lines):
+            raise DataError(f"{path}, line {header}: {quoting.of_line(columns, number)}")
+    read = reading(path, quoting.sign, form.encoding, skip_lines=int(declared is not None))
     return SourceTable(path, "csv", columns, numbers, rows, reading=read)
 
 
@@ -146,65 +196,6 @@ def _check_encoding(path: Path, form: CsvForm) -> None:
         raise DataError(
             f"{path}: UTF-16, not {form.encoding.upper()}; {_save(form, f': {encoding}')}"
         )
-
-
-def _check_lines(
-    path: Path, line: int, lines: Sequence[str], columns: int, separator: str, encoding: str
-) -> None:
-    """Raise a DataError if a row of several lines could as well be one row each: a cell of a file
-    without quoting began with a quotation mark, and a later one ended with one."""
-    sign = SEPARATORS[separator]
-    if (
-        len(lines) > 1
-        and separator in _SELDOM_IN_TEXT
-        and all(text.count(sign) == columns - 1 for text in lines)
-    ):
-        raise DataError(
-            f"{path}, line {line}: a quoted cell holds {len(lines)} whole rows; "
-            f"{_without_quotes(path, separator, encoding)}"
-        )
-
-
-def _without_quotes(path: Path, separator: str, encoding: str) -> str:
-    line = mending_line("without_quotes", path, separator=SEPARATORS[separator], encoding=encoding)
-    return f"if the file is written without quoting, its quotation marks are text:\n{line}"
-
-
-def _are_lines(columns: Sequence[str], rows: Sequence[tuple[str | None, ...]], sign: str) -> bool:
-    """Return whether the only cells of a table are lines with as many separators as the header."""
-    number = columns[0].count(sign) if len(columns) == 1 else 0
-    return number > 0 and all((row[0] or "").count(sign) >= number for row in rows if row[0])
-
-
-def _remedy(
-    path: Path,
-    form: CsvForm,
-    separator: str,
-    columns: Sequence[str],
-    cells: Sequence[str] = (),
-) -> str:
-    """Return the polars line for a file with another kind of quoting, with a sentence; "" if the
-    file does not look like one.
-
-    Args:
-        cells: those of a row with too few or too many.
-    """
-    values = {"separator": SEPARATORS[separator], "encoding": form.encoding}
-    num_separators = len(columns) - 1
-    if len(cells) == 1 and cells[0].count(SEPARATORS[separator]) >= max(num_separators, 1):
-        line = mending_line("lines_in_quotes", path, **values)
-        return f"the whole line is in quotes; this reads it as cells:\n{line}"
-    with opened(path) as file:
-        content = file.read().decode(form.encoding, "replace")
-    if re.search(r'\\"', content):
-        line = mending_line("quotes_after_backslash", path, **values)
-        return f'the file escapes quotes as \\", which this doubles:\n{line}'
-    numbers = {
-        text.count(SEPARATORS[separator]) for text in content.split("\n") if text.strip("\r")
-    }
-    if separator in _SELDOM_IN_TEXT and numbers == {num_separators}:
-        return _without_quotes(path, separator, form.encoding)
-    return ""
 
 
 def _check_separator(path: Path, columns: Sequence[str], own: str, form: CsvForm) -> None:

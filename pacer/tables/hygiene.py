@@ -75,7 +75,7 @@ _EMPTY = re.compile(
 _LONGEST_ABSENT = 300
 #: Error values that Excel shows, such as ``#NAME?``, ``#DIV/0!`` and ``####``; the content is lost.
 #: Also a pattern for polars. ``#N/A`` is not among them: it can mean that there was no content.
-LOST = r"^\s*=?#(?:[^\s\d#!?][^\s#!?]{1,19}[!?]|#+)\s*$"
+LOST = r"^\s*=?#(?:DIV/0!|[^\s\d#!?/]{2,20}[!?]|#+)\s*$"
 _SPREADSHEET_ERROR = re.compile(rf"{LOST}|^\s*#N/A!?\s*$", re.IGNORECASE)
 
 

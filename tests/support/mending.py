@@ -63,6 +63,8 @@ def one_list() -> pl.DataFrame:
     return pl.DataFrame({"id": ["1", "2"], "image": [[], ["a.png"]]})
 
 
+#: What pacer.tables.mending.reading returns for a file with these properties.
+READ = "pl.read_csv('t.csv', separator=';', encoding='utf-16-le', skip_lines=1, infer_schema=False)"
 CASES: dict[str, list[Case]] = {
     "ids_without_point": [
         Case(
@@ -76,6 +78,12 @@ CASES: dict[str, list[Case]] = {
             ids_of_floats,
             {"column": "id"},
             {"id": ["101", None, "123456789012345"]},
+        ),
+        Case(
+            "t.csv",
+            csv("sep=;", "id;n", "7.0;é"),
+            {"column": "id", "encoding": "utf-16-le", "read": READ},
+            {"id": ["7"], "n": ["é"]},
         ),
         Case("t.xlsx", ids_of_text, {"column": "id"}, {"id": ["101", "7", None], "n": [1, 2, 3]}),
     ],

@@ -9,7 +9,7 @@ import pytest
 from pacer.tables.delimited import CsvForm
 from pacer.tables.files import open_table
 from pacer.tables.mending import NAMES, mended_path, mending_line, reading
-from tests.support.mending import CASES, Case, run
+from tests.support.mending import CASES, READ, Case, run
 from tests.support.mending_lines import run_lines
 
 
@@ -72,3 +72,10 @@ def test_a_pattern_for_several_files_is_read_as_one_table(tmp_path: Path) -> Non
         assert eval(reading(pattern), {"pl": pl})["id"].to_list() == ids
         assert mended_path(pattern) == str(tmp_path / "t-.mended.parquet")
     assert mended_path("d/*.csv.gz") == "d/table.mended.parquet"
+
+
+def test_calls_that_read_other_files() -> None:
+    assert reading("t.csv", ";", "utf-16-le", skip_lines=1) == READ
+    assert (
+        reading("t.xlsx", sheet="A") == "pl.read_excel('t.xlsx', engine='openpyxl', sheet_name='A')"
+    )
