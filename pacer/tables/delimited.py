@@ -6,9 +6,8 @@ the file, and polars pads short rows.
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from io import TextIOWrapper
-from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -57,49 +56,41 @@ class CsvForm(NamedTuple):
 
 
 class _Quoting(NamedTuple):
-    """Signs that the quoting of a file is another one, with the polars line that reads it."""
+    """The lines of a file, and signs that its quoting is another one, with the polars line that
+    reads it."""
 
     path: Path
     separator: str
     encoding: str
+    lines: list[str]
 
     @property
     def sign(self) -> str:
         return SEPARATORS[self.separator]
 
-    def _line(self, name: str) -> str:
-        return mending_line(name, self.path, separator=self.sign, encoding=self.encoding)
+    def are_rows(self, lines: Sequence[str], num_columns: int) -> bool:
+        """Return whether each of several lines could be a row of a file without quoting."""
+        may_be = len(lines) > 1 < num_columns and self.separator in _SELDOM_IN_TEXT
+        return may_be and all(line.count(self.sign) == num_columns - 1 for line in lines)
 
-    def _none(self) -> str:
-        line = self._line("without_quotes")
-        return f"if the file is written without quoting, its quotation marks are text:\n{line}"
+    def mended(self, sentence: str, name: str) -> str:
+        line = mending_line(name, self.path, separator=self.sign, encoding=self.encoding)
+        return f"{sentence}:\n{line}"
 
-    def check_row(self, line: int, lines: Sequence[str], num_columns: int) -> None:
-        """Raise a DataError if each of a row's ``lines`` could be a row: a cell of a file without
-        quoting began with a quotation mark, and a later one ended with one."""
-        are_rows = all(text.count(self.sign) == num_columns - 1 for text in lines)
-        if are_rows and len(lines) > 1 < num_columns and self.separator in _SELDOM_IN_TEXT:
-            raise DataError(
-                f"{self.path}, line {line}: a quoted cell holds {len(lines)} whole rows; "
-                f"{self._none()}"
-            )
+    def none(self) -> str:
+        sentence = "if the file is written without quoting, its quotation marks are text"
+        return self.mended(sentence, "without_quotes")
 
-    def of_line(self, cells: Sequence[str], num_separators: int) -> str:
-        """Return what to do with a line that is one quoted cell; "" for another line."""
-        if len(cells) != 1 or cells[0].count(self.sign) < max(num_separators, 1):
-            return ""
-        return f"the whole line is in quotes; this reads it:\n{self._line('lines_in_quotes')}"
-
-    def of_file(self, num_columns: int) -> str:
-        """Return what to do with a file whose quotes cannot be read; "" if that is unknown."""
-        with opened(self.path) as file:
-            content = file.read().decode(self.encoding, "replace")
-        if '\\"' in content:
-            line = self._line("quotes_after_backslash")
-            return f'the file escapes quotes as \\", which this doubles:\n{line}'
-        lines = [text for text in content.split("\n") if text.strip("\r")]
-        are_rows = {text.count(self.sign) for text in lines} == {num_columns - 1}
-        return self._none() if are_rows and self.separator in _SELDOM_IN_TEXT else ""
+    def remedy(self, cells: Sequence[str], num_columns: int) -> str:
+        """Return what to do with a file whose row has too few or too many cells, or no end; "" if
+        that is unknown."""
+        if len(cells) == 1 and cells[0].count(self.sign) >= max(num_columns - 1, 1):
+            return self.mended("the whole line is in quotes; this reads it", "lines_in_quotes")
+        if any('\\"' in line for line in self.lines):
+            sentence = 'the file escapes quotes as \\", which this doubles'
+            return self.mended(sentence, "quotes_after_backslash")
+        filled = [line for line in self.lines if line.strip("\r\n")]
+        return self.none() if not cells and self.are_rows(filled, num_columns) else ""
 
 
 def read_csv(path: Path, form: CsvForm) -> SourceTable:
@@ -116,86 +107,73 @@ def read_csv(path: Path, form: CsvForm) -> SourceTable:
     header = 1
     is_tsv = path.name.lower().removesuffix(".gz").endswith(".tsv")
     separator = form.delimiter or ("tab" if is_tsv else "comma")
-    declared = None
-    of_row: list[str] = []
-    _check_encoding(path, form)
+    lines = _decoded_lines(path, form)
+    declared = _DECLARED.fullmatch(lines[0]) if lines else None
+    if declared:
+        separator = next(name for name, sign in SEPARATORS.items() if sign == declared[1])
+        lines[0] = ""
+    quoting = _Quoting(path, separator, form.encoding, lines)
+    reader = csv.reader(lines, delimiter=quoting.sign, strict=True)
     try:
-        with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
-            first = file.readline().removeprefix("\ufeff")
-            declared = _DECLARED.fullmatch(first)
-            if declared:
-                separator = next(name for name, sign in SEPARATORS.items() if sign == declared[1])
-                first = ""
-            quoting = _Quoting(path, separator, form.encoding)
-            lines = _noted(chain([first], file), of_row)
-            reader = csv.reader(lines, delimiter=SEPARATORS[separator], strict=True)
-            for cells in reader:
-                if not columns:
-                    columns = cells
-                    header = line
-                    _check_separator(path, columns, separator, form)
-                elif len(cells) in (0, len(columns)):
-                    quoting.check_row(line, of_row, len(columns))
-                    numbers.append(line)
-                    rows.append(tuple(cells) or (None,) * len(columns))
-                else:
-                    remedy = quoting.of_line(cells, len(columns) - 1) or quoting.of_file(0)
-                    remedy = remedy or (
-                        "quote any cell that contains one, and remove titles above the header"
-                    )
-                    raise DataError(
-                        f"{path}, line {line}: {len(cells)} cells, but the header (line {header}) "
-                        f"has {len(columns)}; the separator is a {separator}; {remedy}"
-                    )
-                line = reader.line_num + 1
-                of_row.clear()
+        for cells in reader:
+            if not columns:
+                columns = cells
+                header = line
+                _check_separator(path, columns, separator, form)
+            elif len(cells) not in (0, len(columns)):
+                titles = "quote any cell that contains one, and remove titles above the header"
+                raise DataError(
+                    f"{path}, line {line}: {len(cells)} cells, but the header (line {header}) has "
+                    f"{len(columns)}; the separator is a {separator}; "
+                    f"{quoting.remedy(cells, len(columns)) or titles}"
+                )
+            elif quoting.are_rows(lines[line - 1 : reader.line_num], len(columns)):
+                raise DataError(
+                    f"{path}, line {line}: a quoted cell holds {reader.line_num - line + 1} whole "
+                    f"rows; {quoting.none()}"
+                )
+            else:
+                numbers.append(line)
+                rows.append(tuple(cells) or (None,) * len(columns))
+            line = reader.line_num + 1
     except csv.Error as error:
         remedy = "double each quote inside a quoted cell"
         if "end of data" in str(error):
             remedy = "a quote opened there is never closed"
-        remedy = quoting.of_file(len(columns)) or remedy
+        remedy = quoting.remedy([], len(columns)) or remedy
         raise DataError(f"{path}, line {line}: {error}; {remedy}") from None
-    except UnicodeError:
-        # the file is decoded in blocks, so the error lies after this line
-        remedy = _save(form, ", for example to cp1252")
-        raise DataError(
-            f"{path}, after line {line}: not {form.encoding.upper()}; {remedy}"
-        ) from None
-    if len(columns) == 1 and quoting.sign in columns[0]:
-        lines = [columns[0], *(row[0] for row in rows if row[0])]
-        number = columns[0].count(quoting.sign)
-        if all(text.count(quoting.sign) >= number for text in lines):
-            raise DataError(f"{path}, line {header}: {quoting.of_line(columns, number)}")
+    number = columns[0].count(quoting.sign) if len(columns) == 1 else 0
+    if number and all(row[0].count(quoting.sign) >= number for row in rows if row[0]):
+        raise DataError(f"{path}, line {header}: {quoting.remedy(columns, 1)}")
     read = reading(path, quoting.sign, form.encoding, skip_lines=int(declared is not None))
     return SourceTable(path, "csv", columns, numbers, rows, reading=read)
 
 
-def _noted(lines: Iterable[str], notes: list[str]) -> Iterator[str]:
-    """Yield lines, and append each to ``notes``."""
-    for line in lines:
-        notes.append(line)
-        yield line
-
-
-def _save(form: CsvForm, encoding: str) -> str:
-    """Return what to do with a file of another encoding, whose name ends the sentence."""
-    if form.settings in ("", OPTION):
-        return "save it as UTF-8"
-    return f"save it as UTF-8, or set {form.settings}encoding{encoding}"
-
-
-def _check_encoding(path: Path, form: CsvForm) -> None:
-    """Raise a DataError if a file is UTF-16 but the form says otherwise: other encodings can decode
-    it to a wrong text."""
-    with opened(path) as file:
-        mark = file.read(2)
-    encoding = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}.get(mark)
-    if encoding is None and mark.count(0) == 1:
-        encoding = "utf-16-be" if mark[0] == 0 else "utf-16-le"
-    if encoding and not form.encoding.lower().replace("_", "-").startswith(("utf-16", "utf16")):
-        raise DataError(
-            f"{path}: UTF-16, not {form.encoding.upper()}; {_save(form, f': {encoding}')}"
-        )
+def _decoded_lines(path: Path, form: CsvForm) -> list[str]:
+    """Return the lines of a file. Raises a DataError if they are not in the form's encoding, or in
+    UTF-16, which some other encodings decode to a wrong text."""
+    can_set = form.settings not in ("", OPTION)
+    remedy = f"save it as UTF-8, or set {form.settings}encoding" if can_set else "save it as UTF-8"
+    with opened(path) as content:
+        mark = content.read(2)
+    utf16 = "utf-16" if mark in (b"\xff\xfe", b"\xfe\xff") else ""
+    if mark.count(0) == 1:
+        utf16 = "utf-16-be" if mark[0] == 0 else "utf-16-le"
+    encoding = form.encoding.upper()
+    if utf16 and not encoding.replace("_", "-").startswith(("UTF-16", "UTF16")):
+        remedy += f": {utf16}" if can_set else ""
+        raise DataError(f"{path}: UTF-16, not {encoding}; {remedy}")
+    lines: list[str] = []
+    try:
+        with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
+            lines.extend(file)
+    except UnicodeError:
+        # the file is decoded in blocks, so the error lies after this line
+        remedy += ", for example to cp1252" if can_set else ""
+        raise DataError(f"{path}, after line {len(lines)}: not {encoding}; {remedy}") from None
+    if lines:
+        lines[0] = lines[0].removeprefix("\ufeff")
+    return lines
 
 
 def _check_separator(path: Path, columns: Sequence[str], own: str, form: CsvForm) -> None:
