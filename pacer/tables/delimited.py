@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pacer.core.errors import DataError
 from pacer.core.io import opened
@@ -41,8 +41,6 @@ class CsvForm(NamedTuple):
     #: Prefix of the user's settings for these options, for messages; :data:`OPTION` if there is
     #: only an option for the delimiter.
     settings: str = ""
-    #: A quote within quotes is doubled, or it follows a backslash, as Spark and Hive write it.
-    quotes: Literal["doubled", "backslash"] = "doubled"
 
     def remedy(self, other: str, own: str) -> str:
         """Return what to do with a file whose header has the separator ``other``."""
