@@ -37,6 +37,8 @@ _NAMED = 5
 #: Number of values that the line of a note names; the others are only counted.
 _VALUES = 8
 
+#: What stands before the polars lines in the detail of a check, and in the reason of a bad row.
+IN_POLARS = "; in polars: "
 #: Titles of the readers' notes and their remedies, by topic.
 _TOPICS = yaml_beside(__file__, "topics.yaml")
 
@@ -191,7 +193,9 @@ def _reasons(reasons: Mapping[str, int]) -> str:
     if not reasons:
         return ""
     first = list(reasons.items())[:_NAMED]
-    parts = [f"{number(count)} × {plain(reason)}" for reason, count in first]
+    parts = [
+        f"{number(count)} × {plain(reason.partition(IN_POLARS)[0])}" for reason, count in first
+    ]
     if rest := list(reasons.values())[_NAMED:]:
         others = "another reason" if len(rest) == 1 else f"{number(len(rest))} other reasons"
         parts.append(f"{number(sum(rest))} for {others}")
@@ -327,7 +331,7 @@ def note(
         detail += f"; {about['remedy']}"
     if mend and "line" in about:
         values = {"column": next(iter(by_source))} | about.get("values", {})
-        detail += f"; in polars: {on_one_line(mend(about['line'], **values))}"
+        detail += f"{IN_POLARS}{on_one_line(mend(about['line'], **values))}"
     return Check(
         about.get("title", topic.replace("_", " ").capitalize()),
         detail,

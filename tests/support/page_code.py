@@ -44,7 +44,7 @@ def page_code() -> dict[str, str]:
             found |= {re.split("[,:]", part)[0]: f"{shared}\n# {part}" for part in parts}
         else:
             found[heading] = code
-    recipes = re.search(r"^```python\n(import pathlib[\s\S]*?)^```", experiments, re.M)[1]
+    recipes = "import pathlib" + experiments.partition("import pathlib")[2].partition("```")[0]
     shared, *parts = re.split(r"^# (recipe \d)", recipes, flags=re.M)
     return found | {
         name: f"{shared}# {name}{code}" for name, code in zip(parts[::2], parts[1::2], strict=True)
