@@ -40,10 +40,10 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     path = source.files["reports"]
     if path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".xlsx", ".parquet")):
         raise DataError(
-            f"corpus.openi.reports takes NLMCXR_reports.tgz or its unpacked folder of XML files, but "
-            f"{path} is a table; for Kaggle's indiana_reports.csv, join it with "
-            "indiana_projections.csv and set corpus.format: table, by the lines in docs/data.md, "
-            '"Kaggle\'s two tables of Open-I"'
+            "corpus.openi.reports takes NLMCXR_reports.tgz or its unpacked folder of XML files, "
+            f"but {path} is a table; join Kaggle's indiana_reports.csv with "
+            "indiana_projections.csv and set corpus.format: table (docs/data.md, under "
+            '"Kaggle\'s two tables of Open-I", has the lines)'
         )
     projections = source.files["projections"]
     views = read_views(projections)
