@@ -45,8 +45,6 @@ class SourceTable(NamedTuple):
     of_32_bits: Collection[str] = ()
     #: Numbers of rows of the other sheets of a workbook.
     unread: Mapping[str, int] | None = None
-    #: Changes that were made to the file's form, and how often.
-    notes: Mapping[str, int] | None = None
     #: The call of polars that reads the file, if it differs from that for its suffix.
     reading: str = ""
 
@@ -78,12 +76,9 @@ class SourceTable(NamedTuple):
         place = self.columns.index(column)
         return [row[place] for row in self.rows]
 
-    def frame(self, columns: Sequence[str], decimals: Collection[str] = ()) -> pl.DataFrame:
-        """Return columns as text, in the order of the file's rows; an empty CSV cell is null.
-
-        Args:
-            decimals: columns whose whole numbers keep their decimal point; elsewhere 7.0 becomes 7,
-                because gaps in a column can turn integer ids into decimals.
+    def frame(self, columns: Sequence[str]) -> pl.DataFrame:
+        """Return columns as text, in the order of the file's rows; an empty CSV cell is null, and
+        7.0 is 7, because gaps in a column can turn integer ids into decimals.
 
         Raises a DataError if a value is neither text nor a number, date or time.
         """
@@ -91,7 +86,7 @@ class SourceTable(NamedTuple):
         for name in columns:
             exact_below = 2**24 if name in self.of_32_bits else LARGEST_EXACT
             texts[name] = [
-                _as_text(value, f"{self.path}, {place}, {name}", name in decimals, exact_below)
+                _as_text(value, f"{self.path}, {place}, {name}", exact_below)
                 for place, value in zip(self.places, self.values(name), strict=True)
             ]
         frame = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()))
@@ -106,27 +101,22 @@ class SourceTable(NamedTuple):
         whole float is a whole number. Raises a DataError for any other number, because it may have
         been rounded, and for a value that is neither text nor a number.
         """
-        ids = []
-        for place, value in zip(self.places, self.values(column), strict=True):
-            id = _id_text(value, self.kind)
-            if id is None or (id and not _DECIMAL.fullmatch(id)):
-                ids.append(id)
-                continue
+        ids = [_id_text(value, self.kind) for value in self.values(column)]
+        for place, id, value in zip(self.places, ids, self.values(column), strict=True):
             where = f"{self.path}, {place}, {column}"
-            if not id:
+            if id == "":
                 raise DataError(f"{where}: expected an id, which is text, got {shown(value)}")
-            raise DataError(f"{where}: got the number {id}; {self._remedy_of_ids(column)}")
+            if id is None or not _DECIMAL.fullmatch(id):
+                continue
+            name, remedy = "ids_without_point", "remove the point"
+            if not _WHOLE.fullmatch(id):
+                name = "ids_from_source"
+                remedy = "this one may have been rounded, so read them as text from the source"
+            raise DataError(
+                f"{where}: got the number {id}; ids are text; {remedy}:\n"
+                f"{self.mended(name, column)}"
+            )
         return pl.Series(column, ids, pl.String)
-
-    def _remedy_of_ids(self, column: str) -> str:
-        """Return what to do with ids that are numbers with a decimal point."""
-        texts = [_id_text(value, self.kind) or "" for value in self.values(column)]
-        if all(_WHOLE.fullmatch(text) for text in texts if _DECIMAL.fullmatch(text)):
-            return f"ids are text, so remove the point:\n{self.mended('ids_without_point', column)}"
-        return (
-            "ids are text, and these may have been rounded, so export them as text from the source "
-            f"and read that file as text:\n{self.mended('ids_from_source', column)}"
-        )
 
     def mended(self, name: str, column: str = "", **values: Any) -> str:
         """Return the line ``name`` of ``mending.yaml`` for this file."""
@@ -167,7 +157,7 @@ def _id_text(value: Any, kind: Kind) -> str | None:
     return str(value)
 
 
-def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | None:
+def _as_text(value: Any, place: str, exact_below: int) -> str | None:
     if value is None or value != value:  # null or NaN
         return None
     if isinstance(value, str):
@@ -182,5 +172,5 @@ def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | N
     if isinstance(value, float) and value.is_integer():
         if abs(value) >= exact_below:  # rounded; the checks of ids refuse the exponent
             return f"{value:e}"
-        return str(value if decimal else int(value))
+        return str(int(value))
     return str(value)

@@ -11,23 +11,24 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
+import polars.selectors as cs
 
 
 class Case(NamedTuple):
     """A file, by name, with its text or a frame, the values of the line, and the columns that come
-    out; the text of further files; and what the line prints."""
+    out; and the text of further files."""
 
     path: str
     content: str | Callable[[], pl.DataFrame]
     values: dict[str, Any]
     expected: dict[str, list[Any]]
-    others: dict[str, str] = {}
-    printed: str = ""
+    others: dict[str, str] | None = None
 
 
 def csv(*rows: str) -> str:
@@ -36,6 +37,10 @@ def csv(*rows: str) -> str:
 
 def ids_of_floats() -> pl.DataFrame:
     return pl.DataFrame({"id": [101.0, None, 123456789012345.0]})
+
+
+def ids_of_text() -> pl.DataFrame:
+    return pl.DataFrame({"id": ["101.0", "7", None], "n": [1, 2, 3]})
 
 
 def pictures() -> pl.DataFrame:
@@ -58,6 +63,8 @@ def one_list() -> pl.DataFrame:
     return pl.DataFrame({"id": ["1", "2"], "image": [[], ["a.png"]]})
 
 
+#: What pacer.tables.mending.reading returns for a file with these properties.
+READ = "pl.read_csv('t.csv', separator=';', encoding='utf-16-le', skip_lines=1, infer_schema=False)"
 CASES: dict[str, list[Case]] = {
     "ids_without_point": [
         Case(
@@ -72,6 +79,13 @@ CASES: dict[str, list[Case]] = {
             {"column": "id"},
             {"id": ["101", None, "123456789012345"]},
         ),
+        Case(
+            "t.csv",
+            csv("sep=;", "id;n", "7.0;é"),
+            {"column": "id", "encoding": "utf-16-le", "read": READ},
+            {"id": ["7"], "n": ["é"]},
+        ),
+        Case("t.xlsx", ids_of_text, {"column": "id"}, {"id": ["101", "7", None], "n": [1, 2, 3]}),
     ],
     "ids_from_source": [
         Case(
@@ -188,7 +202,6 @@ CASES: dict[str, list[Case]] = {
             pictures,
             {"column": "image", "folder": "img/new", "stem": "t"},
             {"id": ["1", "2", "3"], "image": ["t-0", None, None]},
-            printed="",
         ),
         Case(
             "t.parquet",
@@ -366,17 +379,20 @@ def run(case: Case, line: str) -> None:
     encoding = case.values.get("encoding", "utf-8")
     if isinstance(case.content, str):
         Path(case.path).write_text(case.content, encoding=encoding, newline="")
+    elif case.path.endswith(".xlsx"):
+        book = import_module("openpyxl").Workbook()
+        for row in (case.content().columns, *case.content().rows()):
+            book.worksheets[0].append(row)
+        book.save(case.path)
     else:
         case.content().write_parquet(case.path)
-    for name, content in case.others.items():
+    for name, content in (case.others or {}).items():
         Path(name).write_text(content, encoding="utf-8")
     with redirect_stdout(StringIO()):
         exec(line, {})
     table = pl.read_parquet("t.mended.parquet")
-    is_instant = pl.selectors.temporal()
-    columns = table.with_columns(is_instant.cast(pl.String).str.replace(r"\.0+$", "")).to_dict(
-        as_series=False
-    )
+    texts = cs.temporal().cast(pl.String).str.replace(r"\.0+$", "")
+    columns = table.with_columns(texts).to_dict(as_series=False)
     assert columns == case.expected, (case, columns)
 
 
@@ -389,9 +405,8 @@ def main(lines: Path) -> None:
                 try:
                     run(case, code)
                 except Exception as error:
-                    raise SystemExit(
-                        f"{name} fails with polars {pl.__version__}: {error!r}\n{code}"
-                    )
+                    reason = f"{name} fails with polars {pl.__version__}: {error!r}"
+                    raise SystemExit(f"{reason}\n{code}") from None
                 finally:
                     os.chdir("/")
     print(pl.__version__)
