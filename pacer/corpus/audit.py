@@ -187,11 +187,12 @@ def _rows(read: Mapping[str, int], rows: Mapping[str, int]) -> Check:
 
 def _reasons(reasons: Mapping[str, int]) -> str:
     """Return the number of rows, the most frequent reasons with their counts, and the number of
-    other reasons."""
+    other reasons; without the polars lines, which problems.csv has."""
     if not reasons:
         return ""
     first = list(reasons.items())[:_NAMED]
-    parts = [f"{number(count)} × {plain(reason)}" for reason, count in first]
+    short = ((reason.partition("; in polars: ")[0], count) for reason, count in first)
+    parts = [f"{number(count)} × {plain(reason)}" for reason, count in short]
     if rest := list(reasons.values())[_NAMED:]:
         others = "another reason" if len(rest) == 1 else f"{number(len(rest))} other reasons"
         parts.append(f"{number(sum(rest))} for {others}")

@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from pacer.config import Corpus
+from pacer.core.errors import DataError
 from pacer.core.io import files_below
 from pacer.corpus.account import LEFT_OUT, Notes, Rows
 from pacer.corpus.readers.files import read_files
@@ -37,6 +38,12 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     check reports it.
     """
     path = source.files["reports"]
+    if path.suffix.lower() == ".csv":
+        raise DataError(
+            f"{path} is a table, but corpus.openi.reports is NLMCXR_reports.tgz or its folder; "
+            "Kaggle's two tables, joined by uid, are read by corpus.format: table with columns: "
+            "{subject: uid, study: uid, image: filename, view: projection} (docs/data.md)"
+        )
     projections = source.files["projections"]
     views = read_views(projections)
     files = _image_files(source.images)
