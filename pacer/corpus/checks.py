@@ -86,9 +86,16 @@ TEXT_CHECKS: dict[str, dict[str, pl.Expr]] = {
         ),
     },
     "headings": {"headings of sections": _TEXT.str.contains(HEADINGS_IN_SECTION)},
+    "long_context": {
+        "three sentences or more": _TEXT.str.count_matches(r"\w{3}[.!?](?:\s|$)").ge(3)
+    },
     "signatures": {"a signature, stamp, phone number or name": _TEXT.str.contains(SIGNATURES)},
     "other_examinations": {"a title of another examination": names_other_examination(_TEXT)},
 }
+
+#: A trace that belongs where it is, and the columns to which a topic is limited.
+_EXPECTED = ("headings", "whole_report")
+_ONLY_IN = {"long_context": ("indication", "history")}
 
 _DAY = pl.col("day")
 _NUMBER = _DAY.to_physical()  # of days; polars panics at the quantile of a column without a date
@@ -103,7 +110,9 @@ def _names_a_split(path: str) -> pl.Expr:
     """Whether a path has the word of a split, and others have that of another, in a table without
     splits."""
     word = (
-        pl.col(path).str.to_lowercase().str.extract(r"(?:^|[/\\_.-])(train|val|test)[a-z]*[/\\_.-]")
+        pl.col(path)
+        .str.to_lowercase()
+        .str.extract(r"^(?:.*[/\\_.-])?(train|val|test)[a-z]*[/\\_.-]")
     )
     return word.is_not_null() & (word.drop_nulls().n_unique() > 1) & pl.col("split").is_null().all()
 
@@ -132,6 +141,12 @@ ROW_CHECKS: dict[str, dict[str, dict[str, pl.Expr]]] = {
             "day and month exchangeable, as in all dates": _IS_DOUBTFUL
             & ~(_DAY.dt.day() > 12).any()
             & (_DAY.n_unique() >= _MANY_DATES)
+        }
+    },
+    "placeholder_ids": {
+        "subject": {
+            "only zeros or nines": pl.col("subject").str.contains(r"^(?:0{2,}|9{3,})$")
+            | ((pl.col("subject") == "0") & ~(pl.col("subject") == "1").any())
         }
     },
     "rounded_ids": {
@@ -186,9 +201,8 @@ def note_texts(rows: pl.DataFrame, columns: Sequence[str], notes: Notes) -> None
     for column in columns:
         texts = rows.select("row", text=column).drop_nulls("text")
         for topic, kinds in TEXT_CHECKS.items():
-            if (topic, column) == ("headings", "whole_report"):
-                continue
-            _note(texts, topic, column, kinds, notes)
+            if column in _ONLY_IN.get(topic, (column,)) and (topic, column) != _EXPECTED:
+                _note(texts, topic, column, kinds, notes)
 
 
 def note_rows(rows: pl.DataFrame, notes: Notes) -> None:

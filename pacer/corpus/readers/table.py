@@ -59,8 +59,8 @@ _LIST_AS_TEXT = r"^\s*\[.*\]\s*$|\.\w{2,4}['\"]?\s*[;,|]\s*['\"]?\S+\.\w{2,4}\s*
 #: Words for a person who is not known. They are no ids, because they would make one patient of
 #: many.
 _NO_PATIENT = (
-    r"(?i)^[\W_]*(?:anon|anonym\w*|n/?a|unk|unknown|unidentified|unnamed|test|testpatient|dummy|nobody|none"
-    r"|patient|redacted|removed|deleted|x{2,}|(?:john|jane)\W?doe)?[\W_]*$"
+    r"(?i)^[\W_]*(?:(?:anon|anonym\w*|n/?a|unk|unknown|unidentified|unnamed|test|testpatient|dummy|nobody|none"
+    r"|patient|redacted|removed|deleted|x{2,}|(?:john|jane)\W?doe)[\W_]*)*$"
 )
 #: Words that were removed from the reports of Open-I.
 _CROSSED_OUT = r"\bX{3,}\b"
@@ -136,21 +136,20 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
     """
     have = table.columns
     # a column named order may hold anything
-    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")}
-    names |= mapping
+    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")} | mapping
     problems = [
         f"unknown key {name} (expected one of {', '.join(COLUMNS)})"
         for name in mapping.keys() - set(COLUMNS)
     ]
-    is_by_study = names["frontal"] in have and names["image"] not in have
+    is_by_study = names.get("frontal") in have and names.get("image") not in have
     for name in ("image",) if is_by_study else _IMAGES:
-        del names[name]
+        names.pop(name, None)
     needed = ["subject", "study", "frontal" if is_by_study else "image"]
-    if not is_by_study and not _may_be_dicom(table, names["image"]):
+    if not is_by_study and not _may_be_dicom(table, names.get("image", "")):
         needed.append("view")
     for name in dict.fromkeys((*needed, *(name for name in mapping if name in names))):
         if names.get(name) not in have:
-            problems.append(f"no column {names[name]} for {name}")
+            problems.append(f"no column {names.get(name, name)} for {name}")
     if not any(names.get(name) in have for name in (*REPORT, WHOLE)):
         problems.append("no column for findings, impression or whole_report")
     named = [name for name in names.values() if name in have]
