@@ -12,7 +12,7 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import yaml_beside
 from pacer.core.schemas import SPLITS
 from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Account, Notes
-from pacer.corpus.checks import mender, on_one_line
+from pacer.corpus.checks import IN_POLARS, mender, on_one_line
 from pacer.corpus.images import DECODED
 from pacer.display.numbers import Check, counted, number, share
 from pacer.images.greyscale import MISSING
@@ -187,12 +187,13 @@ def _rows(read: Mapping[str, int], rows: Mapping[str, int]) -> Check:
 
 def _reasons(reasons: Mapping[str, int]) -> str:
     """Return the number of rows, the most frequent reasons with their counts, and the number of
-    other reasons; without the polars lines, which problems.csv has."""
+    other reasons."""
     if not reasons:
         return ""
     first = list(reasons.items())[:_NAMED]
-    short = ((reason.partition("; in polars: ")[0], count) for reason, count in first)
-    parts = [f"{number(count)} × {plain(reason)}" for reason, count in short]
+    parts = [
+        f"{number(count)} × {plain(reason.partition(IN_POLARS)[0])}" for reason, count in first
+    ]
     if rest := list(reasons.values())[_NAMED:]:
         others = "another reason" if len(rest) == 1 else f"{number(len(rest))} other reasons"
         parts.append(f"{number(sum(rest))} for {others}")
@@ -328,7 +329,7 @@ def note(
         detail += f"; {about['remedy']}"
     if mend and "line" in about:
         values = {"column": next(iter(by_source))} | about.get("values", {})
-        detail += f"; in polars: {on_one_line(mend(about['line'], **values))}"
+        detail += f"{IN_POLARS}{on_one_line(mend(about['line'], **values))}"
     return Check(
         about.get("title", topic.replace("_", " ").capitalize()),
         detail,

@@ -24,6 +24,8 @@ from pacer.tables.delimited import SEPARATORS
 from pacer.tables.hygiene import RESIDUE
 from pacer.tables.mending import mending_line, reading
 
+#: What stands before the polars lines in the detail of a check, and in the reason of a bad row.
+IN_POLARS = "; in polars: "
 #: The values of a line that are columns of the table.
 _COLUMN_KEYS = ("column", "study", "subject")
 #: Number of rows that a line names.
@@ -39,9 +41,6 @@ _CUT_SHARE = 0.02
 _CUT = 5
 _IS_LONGEST = _IS_OPEN & _LENGTH.eq(_LENGTH.max()) & _LENGTH.ge(_LONG)
 _NUM_LONGEST = _TEXT.filter(_IS_LONGEST).n_unique()
-#: Studies that share a time of day, and their share, that are too many for chance.
-_COMMON = 5
-_COMMON_SHARE = 0.1
 #: Days that databases, spreadsheets and file systems write for an unknown day.
 NO_DATES = [date(1, 1, 1), date(1601, 1, 1), date(1753, 1, 1), date(1900, 1, 1), date(1970, 1, 1)]
 #: Dates this number of days from the middle half of all dates are outside the corpus.
@@ -102,7 +101,6 @@ _NUMBER = _DAY.to_physical()  # of days; polars panics at the quantile of a colu
 _CLOCK = pl.col("clock")
 _MIDNIGHT = time()
 _IS_MIDNIGHT = (_CLOCK == _MIDNIGHT) & (_CLOCK != _MIDNIGHT).any()
-_STUDIES = pl.col("study").n_unique()
 _IS_DOUBTFUL = (_DAY.dt.day() <= 12) & (_DAY.dt.day() != _DAY.dt.month())
 
 
@@ -129,12 +127,6 @@ ROW_CHECKS: dict[str, dict[str, dict[str, pl.Expr]]] = {
     "midnight": {
         "time": {"00:00": _IS_MIDNIGHT & pl.col("time").is_not_null()},
         "date": {"00:00": _IS_MIDNIGHT & pl.col("time").is_null()},
-    },
-    "common_times": {
-        "time": {
-            "times of day that a tenth of the studies have": (_CLOCK != _MIDNIGHT)
-            & _STUDIES.over(_CLOCK).ge(pl.max_horizontal(_COMMON, _COMMON_SHARE * _STUDIES))
-        }
     },
     "swapped_days": {
         "date": {

@@ -11,7 +11,7 @@ from datetime import timedelta
 import polars as pl
 
 from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Notes, Rows
-from pacer.corpus.checks import on_one_line
+from pacer.corpus.checks import IN_POLARS, on_one_line
 from pacer.images.views import is_special, parse_view
 from pacer.tables.hygiene import id_fault
 from pacer.tables.values import mapped, quoted
@@ -98,7 +98,7 @@ def group_images(images: Rows, mend: Callable[..., str] | None = None) -> tuple[
     """
 
     def with_line(reason: str, name: str, **columns: str) -> str:
-        return f"{reason}; in polars: {on_one_line(mend(name, **columns))}" if mend else reason
+        return f"{reason}{IN_POLARS}{on_one_line(mend(name, **columns))}" if mend else reason
 
     absent = [
         pl.lit(None, kind).alias(name)

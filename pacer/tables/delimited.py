@@ -4,6 +4,7 @@ The standard library reads them in strict mode: pyarrow reads an open quote as t
 the file, and polars pads short rows.
 """
 
+import codecs
 import csv
 import re
 from collections.abc import Sequence
@@ -158,7 +159,7 @@ def _decoded_lines(path: Path, form: CsvForm) -> list[str]:
     if mark.count(0) == 1:
         utf16 = "utf-16-be" if mark[0] == 0 else "utf-16-le"
     encoding = form.encoding.upper()
-    if utf16 and not encoding.replace("_", "-").startswith(("UTF-16", "UTF16")):
+    if utf16 and not codecs.lookup(form.encoding).name.startswith("utf-16"):
         remedy += f": {utf16}" if can_set else ""
         raise DataError(f"{path}: UTF-16, not {encoding}; {remedy}")
     lines: list[str] = []

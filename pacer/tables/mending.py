@@ -11,6 +11,7 @@ from pacer.core.io import yaml_beside
 
 _LINES: dict[str, str] = yaml_beside(__file__, "mending.yaml")
 NAMES = tuple(_LINES)
+_MENDED = ".mended.parquet"
 #: Functions of polars for other suffixes than ``.csv`` and ``.tsv``, with their arguments.
 _READERS = {
     ".parquet": "read_parquet({path!r})",
@@ -27,10 +28,12 @@ def mending_line(name: str, path: str | Path = "table.csv", **values: Any) -> st
 
     Args:
         values: ``column`` and what else the line needs; ``read``, the call that reads the table
-            (by default that of :func:`reading`); and ``out``, the file that it writes (by default
-            one beside ``path``).
+            (by default that of :func:`reading`); ``out``, the file that it writes (by default
+            :func:`mended_path`); and ``stem``, the first part of the names of pictures.
     """
-    defaults = {"read": reading(path), "out": mended_path(path), "path": str(path)}
+    out = mended_path(path)
+    stem = Path(out).name.removesuffix(_MENDED)
+    defaults = {"read": reading(path), "out": out, "stem": stem, "path": str(path)}
     return _LINES[name].format(**defaults | values).rstrip()
 
 
@@ -40,7 +43,7 @@ def mended_path(path: str | Path) -> str:
     path = Path(path)
     stem = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
     stem = "".join(sign for sign in stem if sign not in "*?[]") or "table"
-    return str(path.with_name(f"{stem}.mended.parquet"))
+    return str(path.with_name(stem + _MENDED))
 
 
 def reading(

@@ -200,13 +200,13 @@ CASES: dict[str, list[Case]] = {
         Case(
             "t.parquet",
             pictures,
-            {"column": "image", "folder": "img/new", "stem": "t"},
+            {"column": "image", "folder": "img/new"},
             {"id": ["1", "2", "3"], "image": ["t-0", None, None]},
         ),
         Case(
             "t.parquet",
             bytes_alone,
-            {"column": "image", "folder": "img", "stem": "t"},
+            {"column": "image", "folder": "img"},
             {"id": ["1", "2"], "image": [None, "t-1"]},
         ),
     ],

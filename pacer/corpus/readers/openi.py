@@ -38,11 +38,12 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     check reports it.
     """
     path = source.files["reports"]
-    if path.suffix.lower() == ".csv":
+    if path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".xlsx", ".parquet")):
         raise DataError(
-            f"{path} is a table, but corpus.openi.reports is NLMCXR_reports.tgz or its folder; "
-            "Kaggle's two tables, joined by uid, are read by corpus.format: table with columns: "
-            "{subject: uid, study: uid, image: filename, view: projection} (docs/data.md)"
+            "corpus.openi.reports takes NLMCXR_reports.tgz or its unpacked folder of XML files, "
+            f"but {path} is a table; join Kaggle's indiana_reports.csv with "
+            "indiana_projections.csv and set corpus.format: table (docs/data.md, under "
+            '"Kaggle\'s two tables of Open-I", has the lines)'
         )
     projections = source.files["projections"]
     views = read_views(projections)

@@ -18,7 +18,7 @@ import polars as pl
 from pacer.config import DATE_FORMS, Corpus
 from pacer.core.errors import DataError
 from pacer.corpus.account import LEFT_OUT, Notes, Rows
-from pacer.corpus.checks import mender, note_rows, note_texts, on_one_line
+from pacer.corpus.checks import IN_POLARS, mender, note_rows, note_texts, on_one_line
 from pacer.corpus.images import images_of, inspect_images
 from pacer.corpus.previous import with_previous
 from pacer.corpus.readers.views import header_views, may_be_dicom
@@ -441,7 +441,7 @@ def _date_reason(form: str, mend: Callable[..., str]) -> pl.Expr:
         return pl.lit(on_one_line(mend(name, column="date")))
 
     written = pl.col("date")
-    others = f"set another form in corpus.table.dates ({', '.join(DATE_FORMS)})"
+    others = f"; set another form in corpus.table.dates ({', '.join(DATE_FORMS)})"
     way = (
         pl.when(written.str.contains(r"^\d{1,2}[ .-]*[A-Za-z]{3}"))
         .then(line("dates_with_month_names"))
@@ -454,11 +454,11 @@ def _date_reason(form: str, mend: Callable[..., str]) -> pl.Expr:
         is_iso = written.str.contains(r"^\d{4}-\d{2}-\d{2}$")
         way = way.when(is_iso).then(line("swap_days"))
     is_number = written.str.contains(r"^-?\d{1,3}$")
-    number = pl.when(is_number).then(pl.lit("a number of order belongs in the column order"))
+    number = pl.when(is_number).then(pl.lit("; a number of order belongs in the column order"))
     return pl.format(
-        "expected {}, maybe with a time (T08:30) and its zone (Z, +01:00); {}",
+        "expected {}, maybe with a time (T08:30) and its zone (Z, +01:00){}",
         pl.lit(form),
-        pl.coalesce(pl.format("in polars: {}", way), number, pl.lit(others)),
+        pl.coalesce(IN_POLARS + way, number, pl.lit(others)),
     )
 
 
@@ -466,7 +466,7 @@ def _time_reason(mend: Callable[..., str]) -> pl.Expr:
     lines = {r"(?i)\d ?[ap]\.?m": "times_am_pm", r"^\d{3,6}(?:\.\d+)?$": "times_of_dicom"}
     ways = (
         pl.when(pl.col("time").str.contains(pattern)).then(
-            pl.lit(f"; in polars: {on_one_line(mend(name, column='time'))}")
+            pl.lit(f"{IN_POLARS}{on_one_line(mend(name, column='time'))}")
         )
         for pattern, name in lines.items()
     )

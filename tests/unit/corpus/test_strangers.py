@@ -15,6 +15,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import yaml_beside
 from pacer.core.schemas import PRIOR_SCHEMA, read_records, read_table
 from pacer.corpus import audit as audit_module
+from pacer.corpus.checks import IN_POLARS
 from tests.support.cases import cases
 from tests.support.corpus import built, lines_of, looks_of
 from tests.support.dicom import write_dicom
@@ -68,7 +69,7 @@ def test_a_strangers_table(kind: str, case: dict[str, Any], tmp_path: Path) -> N
         "gaps": dict(priors.select("study_id", "gap_days").iter_rows()),
         "bad": {
             short: sum(number for reason, number in bad if reason.startswith(short))
-            for short in {reason.partition("; in polars: ")[0] for reason, _ in bad}
+            for short in {reason.partition(IN_POLARS)[0] for reason, _ in bad}
         },
         "left out": audit["left_out"]["reasons"],
         "previous only": audit["rows"]["previous_only"],
