@@ -26,9 +26,9 @@ def audit(
     ] = None,
 ) -> None:
     """Read a corpus, and print a summary and its problems."""
-    from pacer.corpus.audit import IN_POLARS
     from pacer.corpus.audit_texts import audit_texts
     from pacer.corpus.build_corpus import OUTPUTS, build_corpus
+    from pacer.corpus.checks import IN_POLARS
     from pacer.corpus.source import point_to_files
     from pacer.reporting.score_tables import corpus_table
 

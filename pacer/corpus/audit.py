@@ -12,7 +12,7 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import yaml_beside
 from pacer.core.schemas import SPLITS
 from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Account, Notes
-from pacer.corpus.checks import mender, on_one_line
+from pacer.corpus.checks import IN_POLARS, mender, on_one_line
 from pacer.corpus.images import DECODED
 from pacer.display.numbers import Check, counted, number, share
 from pacer.images.greyscale import MISSING
@@ -37,8 +37,6 @@ _NAMED = 5
 #: Number of values that the line of a note names; the others are only counted.
 _VALUES = 8
 
-#: What stands before the polars lines in the detail of a check, and in the reason of a bad row.
-IN_POLARS = "; in polars: "
 #: Titles of the readers' notes and their remedies, by topic.
 _TOPICS = yaml_beside(__file__, "topics.yaml")
 
