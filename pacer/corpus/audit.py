@@ -12,7 +12,7 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import yaml_beside
 from pacer.core.schemas import SPLITS
 from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Account, Notes
-from pacer.corpus.checks import mender, on_one_line
+from pacer.corpus.checks import IN_POLARS, mender, on_one_line
 from pacer.corpus.images import DECODED
 from pacer.display.numbers import Check, counted, number, share
 from pacer.images.greyscale import MISSING
@@ -191,7 +191,9 @@ def _reasons(reasons: Mapping[str, int]) -> str:
     if not reasons:
         return ""
     first = list(reasons.items())[:_NAMED]
-    parts = [f"{number(count)} × {plain(reason)}" for reason, count in first]
+    parts = [
+        f"{number(count)} × {plain(reason.partition(IN_POLARS)[0])}" for reason, count in first
+    ]
     if rest := list(reasons.values())[_NAMED:]:
         others = "another reason" if len(rest) == 1 else f"{number(len(rest))} other reasons"
         parts.append(f"{number(sum(rest))} for {others}")
@@ -327,7 +329,7 @@ def note(
         detail += f"; {about['remedy']}"
     if mend and "line" in about:
         values = {"column": next(iter(by_source))} | about.get("values", {})
-        detail += f"; in polars: {on_one_line(mend(about['line'], **values))}"
+        detail += f"{IN_POLARS}{on_one_line(mend(about['line'], **values))}"
     return Check(
         about.get("title", topic.replace("_", " ").capitalize()),
         detail,

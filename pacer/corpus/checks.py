@@ -14,6 +14,7 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.corpus.account import Notes
+from pacer.corpus.readers.mimic_sections import Sections
 from pacer.corpus.readers.whole_reports import (
     HEADINGS_IN_SECTION,
     SIGNATURES,
@@ -23,6 +24,8 @@ from pacer.tables.delimited import SEPARATORS
 from pacer.tables.hygiene import RESIDUE
 from pacer.tables.mending import mending_line, reading
 
+#: What stands before the polars lines in the detail of a check, and in the reason of a bad row.
+IN_POLARS = "; in polars: "
 #: The values of a line that are columns of the table.
 _COLUMN_KEYS = ("column", "study", "subject")
 #: Number of rows that a line names.
@@ -38,17 +41,24 @@ _CUT_SHARE = 0.02
 _CUT = 5
 _IS_LONGEST = _IS_OPEN & _LENGTH.eq(_LENGTH.max()) & _LENGTH.ge(_LONG)
 _NUM_LONGEST = _TEXT.filter(_IS_LONGEST).n_unique()
-_MIDNIGHT = time()
 #: Days that databases, spreadsheets and file systems write for an unknown day.
 NO_DATES = [date(1, 1, 1), date(1601, 1, 1), date(1753, 1, 1), date(1900, 1, 1), date(1970, 1, 1)]
 #: Dates this number of days from the middle half of all dates are outside the corpus.
 _FAR = 20 * 365
-#: Dates of which none proves the order of day and month are doubted from this number on.
+#: Days of which none proves the order of day and month are doubted from this number on.
 _MANY_DATES = 10
 
+#: Kinds of residue with a topic of their own, because a line of polars removes them.
+_REMOVABLE = ("entities", "tags")
 #: The checks of a text, by topic: the kinds of a trace, and the texts that have it.
 TEXT_CHECKS: dict[str, dict[str, pl.Expr]] = {
-    "residue": {kind: _TEXT.str.contains(pattern) for kind, pattern in RESIDUE.items()},
+    "residue": {
+        kind: _TEXT.str.contains(pattern)
+        for kind, pattern in RESIDUE.items()
+        if kind not in _REMOVABLE
+    },
+    **{kind: {kind: _TEXT.str.contains(RESIDUE[kind])} for kind in _REMOVABLE},
+    "no_words": {"only numbers": _TEXT.str.contains(r"^[\W\d_]*\d[\W\d_]*$")},
     "page_marks": {
         "headers or footers of pages": _TEXT.str.contains(r"(?im)^.{0,60}\bpage \d+ (?:of|/) ?\d+"),
         "line numbers": _TEXT.str.contains(
@@ -67,52 +77,105 @@ TEXT_CHECKS: dict[str, dict[str, pl.Expr]] = {
     },
     "dictation": {
         "spoken punctuation": _TEXT.str.contains(
-            r"(?i)\b(?:new paragraph|next paragraph|full stop|period new|comma and|open paren)\b"
+            r"(?i)\b(?:(?:new|next) (?:paragraph|line)|full stop|period new|open paren)\b|\bcomma\s"
         ),
         "words of a transcription": _TEXT.str.contains(
-            r"(?i)dictated but not read|\[(?:inaudible|unclear|sic|blank)\]|\bvoice recognition\b"
-            r"|\breport to follow\b|\bnot (?:yet )?(?:dictated|transcribed)\b"
+            r"(?i)dictated but not read|[\[(](?:inaudible|unclear|sic|blank)[\])]"
+            r"|\bvoice recognition\b|\breport to follow\b|\bnot (?:yet )?(?:dictated|transcribed)\b"
         ),
     },
     "headings": {"headings of sections": _TEXT.str.contains(HEADINGS_IN_SECTION)},
+    "long_context": {
+        "three sentences or more": _TEXT.str.count_matches(r"\w{3}[.!?](?:\s|$)").ge(3)
+    },
     "signatures": {"a signature, stamp, phone number or name": _TEXT.str.contains(SIGNATURES)},
     "other_examinations": {"a title of another examination": names_other_examination(_TEXT)},
 }
 
+#: A trace that belongs where it is, and the columns to which a topic is limited.
+_EXPECTED = ("headings", "whole_report")
+_ONLY_IN = {"long_context": ("indication", "history")}
+
 _DAY = pl.col("day")
 _NUMBER = _DAY.to_physical()  # of days; polars panics at the quantile of a column without a date
 _CLOCK = pl.col("clock")
+_MIDNIGHT = time()
+_IS_MIDNIGHT = (_CLOCK == _MIDNIGHT) & (_CLOCK != _MIDNIGHT).any()
 _IS_DOUBTFUL = (_DAY.dt.day() <= 12) & (_DAY.dt.day() != _DAY.dt.month())
-#: The checks of a row's fields, by topic: the kinds, and the rows that have them.
-ROW_CHECKS: dict[str, dict[str, pl.Expr]] = {
+
+
+def _names_a_split(path: str) -> pl.Expr:
+    """Whether a path has the word of a split, and others have that of another, in a table without
+    splits."""
+    word = (
+        pl.col(path)
+        .str.to_lowercase()
+        .str.extract(r"^(?:.*[/\\_.-])?(train|val|test)[a-z]*[/\\_.-]")
+    )
+    return word.is_not_null() & (word.drop_nulls().n_unique() > 1) & pl.col("split").is_null().all()
+
+
+#: The checks of a row's fields, by topic and column: the kinds, and the rows that have them.
+ROW_CHECKS: dict[str, dict[str, dict[str, pl.Expr]]] = {
     "far_dates": {
-        "20 years from the middle half of all dates": _NUMBER.lt(_NUMBER.quantile(0.25) - _FAR)
-        | _NUMBER.gt(_NUMBER.quantile(0.75) + _FAR),
-        "written for an unknown day, such as 1900-01-01": _DAY.is_in(NO_DATES),
+        "date": {
+            "20 years from the middle half of all dates": _NUMBER.lt(_NUMBER.quantile(0.25) - _FAR)
+            | _NUMBER.gt(_NUMBER.quantile(0.75) + _FAR),
+            "written for an unknown day, such as 1900-01-01": _DAY.is_in(NO_DATES),
+        }
     },
-    "midnight": {"00:00": (_CLOCK == _MIDNIGHT) & (_CLOCK != _MIDNIGHT).any()},
+    "midnight": {
+        "time": {"00:00": _IS_MIDNIGHT & pl.col("time").is_not_null()},
+        "date": {"00:00": _IS_MIDNIGHT & pl.col("time").is_null()},
+    },
     "swapped_days": {
-        "day and month exchangeable, as in all dates": _IS_DOUBTFUL
-        & ~(_DAY.dt.day() > 12).any()
-        & (_DAY.count() >= _MANY_DATES)
+        "date": {
+            "day and month exchangeable, as in all dates": _IS_DOUBTFUL
+            & ~(_DAY.dt.day() > 12).any()
+            & (_DAY.n_unique() >= _MANY_DATES)
+        }
+    },
+    "placeholder_ids": {
+        "subject": {
+            "only zeros or nines": pl.col("subject").str.contains(r"^(?:0{2,}|9{3,})$")
+            | ((pl.col("subject") == "0") & ~(pl.col("subject") == "1").any())
+        }
     },
     "rounded_ids": {
-        name: pl.col(name).str.contains(r"^\d{6,}0{5,}$") for name in ("subject", "study")
+        name: {"zeros at the end": pl.col(name).str.contains(r"^\d{6,}0{5,}$")}
+        for name in ("subject", "study")
+    },
+    "files_of_splits": {"file": {"names of splits": _names_a_split("file")}},
+    "folders_of_splits": {
+        name: {"names of splits": _names_a_split(name)} for name in ("frontal", "image")
+    },
+    "other_views": {
+        "image": {
+            "lateral in its name, frontal in the column view": pl.col("image").str.contains(
+                r"(?i)(?:^|[\W_])lat(?:eral)?(?:[\W_]|$)"
+            )
+            & pl.col("view").str.contains(r"(?i)^(?:pa|ap|frontal)$")
+        }
     },
 }
 
 
 def mender(config: Corpus) -> Callable[..., str]:
     """Return a function from the name of polars lines, and what these need, to the lines for the
-    user's table. Columns are given by the format's names."""
+    user's table. Columns are given by the format's names; that of a section of a whole report is
+    the whole report's."""
     settings = config.table
     path = Path(str(config.root), str(settings.file))
     separator = SEPARATORS.get(settings.delimiter or "", "")
     read = reading(path, separator, settings.encoding, settings.sheet)
 
+    columns = settings.columns
+    if "whole_report" in columns:
+        columns = dict.fromkeys(Sections._fields, columns["whole_report"]) | columns
+
     def mend(name: str, **values: Any) -> str:
         given = {
-            key: settings.columns.get(value, value) if key in _COLUMN_KEYS else value
+            key: columns.get(value, value) if key in _COLUMN_KEYS else value
             for key, value in values.items()
         }
         return mending_line(name, path=path, read=read, **given)
@@ -130,15 +193,15 @@ def note_texts(rows: pl.DataFrame, columns: Sequence[str], notes: Notes) -> None
     for column in columns:
         texts = rows.select("row", text=column).drop_nulls("text")
         for topic, kinds in TEXT_CHECKS.items():
-            if (topic, column) == ("headings", "whole_report"):
-                continue
-            _note(texts, topic, column, kinds, notes)
+            if column in _ONLY_IN.get(topic, (column,)) and (topic, column) != _EXPECTED:
+                _note(texts, topic, column, kinds, notes)
 
 
 def note_rows(rows: pl.DataFrame, notes: Notes) -> None:
     """Count the traces of :data:`ROW_CHECKS`, and the patients of several files."""
-    for topic, kinds in ROW_CHECKS.items():
-        _note(rows, topic, "rows", kinds, notes)
+    for topic, columns in ROW_CHECKS.items():
+        for column, kinds in columns.items():
+            _note(rows, topic, column, kinds, notes)
     files = pl.col("file").n_unique().over("subject")
     shared = rows.filter(files > 1).unique("subject", maintain_order=True)
     pairs = shared.select(pl.lit("patients in several files"), "subject").iter_rows()

@@ -5,12 +5,13 @@ from one row is taken from the other; if the rows contradict each other, the exa
 date and time are those of its earliest image.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 import polars as pl
 
 from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Notes, Rows
+from pacer.corpus.checks import IN_POLARS, on_one_line
 from pacer.images.views import is_special, parse_view
 from pacer.tables.hygiene import id_fault
 from pacer.tables.values import mapped, quoted
@@ -86,10 +87,19 @@ def view_rank(view: str | None, words: str = "") -> int | None:
     return rank + len(_VIEWS) if is_special(f"{view} {words}") else rank
 
 
-def group_images(images: Rows) -> tuple[Rows, pl.DataFrame]:
+def group_images(images: Rows, mend: Callable[..., str] | None = None) -> tuple[Rows, pl.DataFrame]:
     """Group image rows, which have the columns of :data:`SCHEMA`, to examinations in the order of
     their first rows; list the rows without ids, and the examinations with a fault. Return the
-    examinations, and the image rows that have ids."""
+    examinations, and the image rows that have ids.
+
+    Args:
+        mend: for a user's own table, the polars lines by name
+            (:func:`pacer.corpus.checks.mender`).
+    """
+
+    def with_line(reason: str, name: str, **columns: str) -> str:
+        return f"{reason}{IN_POLARS}{on_one_line(mend(name, **columns))}" if mend else reason
+
     absent = [
         pl.lit(None, kind).alias(name)
         for name, kind in SCHEMA.items()
@@ -105,6 +115,7 @@ def group_images(images: Rows) -> tuple[Rows, pl.DataFrame]:
             column, problem.is_not_null(), problem, BAD, mapped(column, quoted)
         )
     reason = "the study appears under more than one subject; make its id unique"
+    reason = with_line(reason, "prefix_study", subject="subject", study="study")
     subjects = mapped("given subject", _all_quoted)
     studies = studies.exclude("study", pl.col("two subjects"), reason, BAD, subjects)
     is_bad = pl.col("fault").is_not_null()
@@ -112,6 +123,8 @@ def group_images(images: Rows) -> tuple[Rows, pl.DataFrame]:
     studies = studies.with_lines(bad)._replace(used=studies.used.filter(~is_bad))
     for name in _COMPARED:
         reason = "the rows of the study have different values"
+        if name in TEXTS:
+            reason = with_line(reason, "first_text", column=name, study="study")
         studies = studies.exclude(name, pl.col(f"several {name}"), reason)
     reason = "the split is missing, although other rows have one"
     studies = studies.exclude("split", pl.col("lacks split"), reason)
@@ -132,13 +145,14 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
     is_long = (instant.is_null() & day.is_not_null()).any() | (
         instant.max() - instant.min() > _STUDY_LASTS
     )
-    values = {name: pl.col(compared).drop_nulls() for name, compared in _COMPARED.items()}
+    values = {name: pl.col(column).drop_nulls() for name, column in _COMPARED.items()}
+    compared = values | {name: values[name].str.strip_chars() for name in TEXTS}
     studies = images.group_by(_STUDY, maintain_order=True).agg(
         pl.col("file", "row", "id").first(),
         pl.len().alias("rows"),
         pl.col("fault", "unused").drop_nulls().first(),
         *(value.first() for name, value in values.items() if name != "date"),
-        *((value.n_unique() > 1).alias(f"several {name}") for name, value in values.items()),
+        *((value.n_unique() > 1).alias(f"several {name}") for name, value in compared.items()),
         day=pl.coalesce(instant.min().dt.date(), day.drop_nulls().first()),
         clock=pl.coalesce(instant.min().dt.time(), pl.col("clock").min()),
         lasts_too_long=is_long,
@@ -173,7 +187,8 @@ def choose_images(
     is_prior_only = pl.col("has_report") & ~pl.col("has_image")
     prior_only = studies.used.filter(is_prior_only)["study"].to_list()
     studies = studies.exclude("", is_prior_only, "no image", PRIOR_ONLY)
-    for view in image_rows.filter(pl.col("rank").is_null())["view"]:
+    unknown = image_rows.filter(pl.col("rank").is_null(), pl.col("image").is_not_null())
+    for view in unknown["view"]:
         notes.count("unknown_views", role, "(none)" if view is None else quoted(view))
     numbered = studies.used.with_row_index("number")
     image_table = image_rows.select(*_STUDY, "file", "row", "image", "view", "rank", "id")

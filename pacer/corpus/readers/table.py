@@ -18,7 +18,7 @@ import polars as pl
 from pacer.config import DATE_FORMS, Corpus
 from pacer.core.errors import DataError
 from pacer.corpus.account import LEFT_OUT, Notes, Rows
-from pacer.corpus.checks import mender, note_rows, note_texts, on_one_line
+from pacer.corpus.checks import IN_POLARS, mender, note_rows, note_texts, on_one_line
 from pacer.corpus.images import images_of, inspect_images
 from pacer.corpus.previous import with_previous
 from pacer.corpus.readers.views import header_views, may_be_dicom
@@ -26,6 +26,7 @@ from pacer.corpus.readers.whole_reports import is_chest_radiograph, split_report
 from pacer.corpus.source import Source, matching_files
 from pacer.corpus.studies import (
     OF_PREVIOUS,
+    PREVIOUS,
     REPORT,
     TEXTS,
     choose_images,
@@ -36,7 +37,7 @@ from pacer.corpus.studies import (
 from pacer.images.views import parse_view
 from pacer.tables.delimited import CsvForm
 from pacer.tables.files import open_table
-from pacer.tables.hygiene import CONTROL, EMPTY_CELL, LOST, PLACEHOLDER, fault_of, is_empty_cell
+from pacer.tables.hygiene import CONTROL, EMPTY_CELL, LOST, PLACEHOLDER, fault_of, is_absent
 from pacer.tables.table import SourceTable, shown_columns
 from pacer.tables.values import mapped, quoted
 
@@ -48,7 +49,7 @@ _IMAGES = ("frontal", "lateral")
 _OTHERS = ("exam", "view", "date", "time", "order", "split")
 #: The columns of the format.
 COLUMNS = (*_IDS, "image", *_IMAGES, *_OTHERS, *TEXTS, WHOLE)
-NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
+NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS | {"prior_findings": PREVIOUS}
 
 #: One line end, however it is written.
 _LINE_END = (
@@ -60,12 +61,15 @@ _LIST_AS_TEXT = r"^\s*\[.*\]\s*$|\.\w{2,4}['\"]?\s*[;,|]\s*['\"]?\S+\.\w{2,4}\s*
 #: Words for a person who is not known. They are no ids, because they would make one patient of
 #: many.
 _NO_PATIENT = (
-    r"(?i)^\W*(?:anon|anonym\w*|unk|unknown|unidentified|unnamed|test|testpatient|dummy|nobody|none"
-    r"|patient|redacted|removed|deleted|x{2,}|(?:john|jane)\W?doe)\W*$"
+    r"(?i)^[\W_]*(?:(?:anon|anonym\w*|n/?a|unk|unknown|unidentified|unnamed|test|testpatient|dummy|nobody|none"
+    r"|patient|redacted|removed|deleted|x{2,}|(?:john|jane)\W?doe)[\W_]*)*$"
 )
-#: A heading that is not listed is counted only if it occurs more often than this: many reports have
-#: a word such as LUNGS before a colon.
+#: Words that were removed from the reports of Open-I.
+_CROSSED_OUT = r"\bX{3,}\b"
+#: A heading that is not listed is counted only if it occurs more often than this, or than in this
+#: share of the reports: many reports have a word such as LUNGS before a colon.
 _MAX_UNLISTED = 5
+_UNLISTED_SHARE = 0.05
 #: Our names of the splits, by the words for them.
 SPLITS = {"train": "train", "val": "val", "test": "test"} | dict.fromkeys(
     ("valid", "validate", "validation", "dev"), "val"
@@ -104,7 +108,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     images = Rows(_with_ranks(rows, source.images, notes))
     is_empty = pl.all_horizontal(pl.col(COLUMNS).is_null())
     images = images.exclude("", is_empty, "an empty row", LEFT_OUT)
-    studies, image_rows = group_images(images)
+    studies, image_rows = group_images(images, mend)
     candidates = studies.used
     studies, prior_only = choose_images(studies, image_rows, "table", notes)
     headers = inspect_images(images_of(studies.used), source.images)
@@ -134,8 +138,7 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
     """
     have = table.columns
     # a column named order may hold anything
-    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")}
-    names |= mapping
+    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")} | mapping
     problems = [
         f"unknown key {name} (expected one of {', '.join(COLUMNS)})"
         for name in mapping.keys() - set(COLUMNS)
@@ -213,7 +216,7 @@ def _refuse_lists(
     column = names.get("image") or names["frontal"]
     cells = {name: _first_cell(table, name) for name in (column, names.get("view", "")) if name}
     lists = [name for name, cell in cells.items() if isinstance(cell, list)]
-    texts = [name for name, cell in cells.items() if _is_list_as_text(cell)]
+    texts = [name for name, cell in cells.items() if isinstance(cell, str)]
     if column in lists:
         what, lines = "a list", mend("explode_lists", columns=lists)
     elif column in texts:
@@ -232,11 +235,13 @@ def _refuse_lists(
 
 
 def _first_cell(table: SourceTable, column: str) -> Any:
-    return next((cell for cell in table.values(column) if cell), None)
+    """Return the first cell that does not hold a path, if there is one."""
+    cells = [cell for cell in table.values(column) if cell]
+    return next((cell for cell in cells if not _is_path(cell)), None)
 
 
-def _is_list_as_text(cell: Any) -> bool:
-    return isinstance(cell, str) and re.search(_LIST_AS_TEXT, cell) is not None
+def _is_path(cell: Any) -> bool:
+    return isinstance(cell, str) and not re.search(_LIST_AS_TEXT, cell)
 
 
 def _with_sites(rows: pl.DataFrame) -> pl.DataFrame:
@@ -244,7 +249,8 @@ def _with_sites(rows: pl.DataFrame) -> pl.DataFrame:
     if rows["site"].null_count() == rows.height:
         return rows
     return rows.with_columns(
-        pl.format("{}/{}", "site", name).alias(name) for name in ("subject", "study")
+        pl.format("{}/{}", pl.col("site").fill_null(""), name).alias(name)
+        for name in ("subject", "study")
     )
 
 
@@ -256,10 +262,11 @@ def _with_texts(rows: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     rows = rows.with_columns(plain)
     note_texts(rows, [WHOLE], notes)  # the sections are counted with those of other formats
     for name in written:
-        removed = rows.filter(pl.col(name).str.contains(PLACEHOLDER))["row"]
-        notes.count_first("placeholders", "texts", ((name, row) for row in removed))
+        for topic, pattern in (("placeholders", PLACEHOLDER), ("crossed_out", _CROSSED_OUT)):
+            removed = rows.filter(pl.col(name).str.contains(pattern))["row"]
+            notes.count_first(topic, "texts", ((name, row) for row in removed))
         rows = rows.with_columns(pl.col(name).str.replace_all(PLACEHOLDER, "___"))
-        rows = notes.null_if_absent(rows, name, is_empty_cell, "row")
+        rows = notes.null_if_absent(rows, name, _is_absent, "row")
     if rows[WHOLE].count():
         rows = _with_sections(rows, notes)
     # an impression that repeats the findings is written once
@@ -267,6 +274,10 @@ def _with_texts(rows: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     same = rows.filter(is_same)["row"]
     notes.count_first("same_text", "texts", (("impression", row) for row in same))
     return rows.with_columns(impression=pl.when(~is_same).then("impression"))
+
+
+def _is_absent(text: str) -> bool:
+    return is_absent(text) and not re.search(LOST, text)
 
 
 def _one_line(column: str) -> pl.Expr:
@@ -290,7 +301,7 @@ def _with_sections(rows: pl.DataFrame, notes: Notes) -> pl.DataFrame:
             for value in getattr(report, field)
         ]
         counts = Counter(value for value, _ in found)
-        rare = _MAX_UNLISTED if field == "unknown" else 0
+        rare = min(_MAX_UNLISTED, _UNLISTED_SHARE * rows.height) if field == "unknown" else 0
         notes.count_first(topic, "rows", (pair for pair in found if counts[pair[0]] > rare))
     columns = dict.fromkeys(("findings", "impression", "indication", "history"), pl.String())
     none = (None,) * len(columns)
@@ -432,9 +443,9 @@ def _date_reason(form: str, mend: Callable[..., str]) -> pl.Expr:
         return pl.lit(on_one_line(mend(name, column="date")))
 
     written = pl.col("date")
-    others = f"set another form in corpus.table.dates ({', '.join(DATE_FORMS)})"
+    others = f"; set another form in corpus.table.dates ({', '.join(DATE_FORMS)})"
     way = (
-        pl.when(written.str.contains(r"[A-Za-z]{3}"))
+        pl.when(written.str.contains(r"^\d{1,2}[ .-]*[A-Za-z]{3}"))
         .then(line("dates_with_month_names"))
         .when(written.str.contains(r"^\d{9,13}(?:\.\d+)?$"))
         .then(line("seconds_since_1970"))
@@ -444,18 +455,24 @@ def _date_reason(form: str, mend: Callable[..., str]) -> pl.Expr:
     if form != "YYYY-MM-DD":
         is_iso = written.str.contains(r"^\d{4}-\d{2}-\d{2}$")
         way = way.when(is_iso).then(line("swap_days"))
+    is_number = written.str.contains(r"^-?\d{1,3}$")
+    number = pl.when(is_number).then(pl.lit("; a number of order belongs in the column order"))
     return pl.format(
-        "expected {}, maybe with a time (T08:30) and its zone (Z, +01:00); {}",
+        "expected {}, maybe with a time (T08:30) and its zone (Z, +01:00){}",
         pl.lit(form),
-        pl.coalesce(pl.format("in polars: {}", way), pl.lit(others)),
+        pl.coalesce(IN_POLARS + way, number, pl.lit(others)),
     )
 
 
 def _time_reason(mend: Callable[..., str]) -> pl.Expr:
-    is_twelve = pl.col("time").str.contains("(?i)[ap]")
-    line = pl.when(is_twelve).then(pl.lit(on_one_line(mend("times_am_pm", column="time"))))
-    line = line.otherwise(pl.lit(on_one_line(mend("times_of_dicom", column="time"))))
-    return pl.format("expected HH:MM or HH:MM:SS; in polars: {}", line)
+    lines = {r"(?i)\d ?[ap]\.?m": "times_am_pm", r"^\d{3,6}(?:\.\d+)?$": "times_of_dicom"}
+    ways = (
+        pl.when(pl.col("time").str.contains(pattern)).then(
+            pl.lit(f"{IN_POLARS}{on_one_line(mend(name, column='time'))}")
+        )
+        for pattern, name in lines.items()
+    )
+    return pl.format("expected HH:MM or HH:MM:SS{}", pl.coalesce(*ways, pl.lit("")))
 
 
 def _text_fault(name: str) -> pl.Expr:

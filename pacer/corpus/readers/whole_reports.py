@@ -149,6 +149,8 @@ def _doubts(parts: list[_Part], texts: Mapping[str, list[str]]) -> Iterator[str]
         yield f"no findings {either}below a heading"
         if any(_SECOND_SENTENCE.search(text) or _OTHER_FORM.search(text) for text in context):
             yield _MIXED
+    if any(part.heading.startswith("ADDENDUM") and part.text for part in parts):
+        yield "an addendum, not used"
     if any(len(texts.get(name, ())) > 1 for name in ("findings", "impression")):
         yield "a section that occurs twice, joined"
     below = [two.text for one, two in pairwise(parts) if (one.name, two.name) == _LEAVES_FINDINGS]

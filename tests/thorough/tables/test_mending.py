@@ -1,4 +1,5 @@
-"""The polars lines that mend tables run with the lowest and the pinned version of polars."""
+"""The polars lines that mend tables, and the polars code of two pages, run with the lowest and the
+pinned version of polars."""
 
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import page_code
 from tests.support.lowest_versions import PROJECT, lowest
 from tests.support.mending_lines import run_lines
 
@@ -28,9 +30,13 @@ def test_each_line_runs(polars: str, tmp_path: Path) -> None:
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     python = environment / "bin" / "python"
-    install = [str(python), "-m", "pip", "install", "--quiet", polars, pinned("openpyxl")]
+    others = [pinned(package) for package in ("openpyxl", "numpy", "pillow")]
+    install = [str(python), "-m", "pip", "install", "--quiet", polars, *others]
     done = subprocess.run(install, capture_output=True, text=True)
     if done.returncode:
         reason = f"{polars} cannot be installed (no network?)"
         pytest.skip(f"{reason}; the unit test runs the lines with the installed version")
-    assert run_lines(python, tmp_path) == polars.partition("==")[2]
+    version = polars.partition("==")[2]
+    assert run_lines(python, tmp_path) == version
+    done = subprocess.run([str(python), page_code.__file__], capture_output=True, text=True)
+    assert done.stdout.strip() == version, done.stderr
