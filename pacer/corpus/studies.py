@@ -187,7 +187,8 @@ def choose_images(
     is_prior_only = pl.col("has_report") & ~pl.col("has_image")
     prior_only = studies.used.filter(is_prior_only)["study"].to_list()
     studies = studies.exclude("", is_prior_only, "no image", PRIOR_ONLY)
-    for view in image_rows.filter(pl.col("rank").is_null())["view"]:
+    unknown = image_rows.filter(pl.col("rank").is_null(), pl.col("image").is_not_null())
+    for view in unknown["view"]:
         notes.count("unknown_views", role, "(none)" if view is None else quoted(view))
     numbered = studies.used.with_row_index("number")
     image_table = image_rows.select(*_STUDY, "file", "row", "image", "view", "rank", "id")

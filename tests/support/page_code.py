@@ -120,14 +120,19 @@ CASES: dict[str, list[PageCase]] = {
                 ),
                 "test-00000-of-00001.parquet": shard(
                     [{"exam": "4", "image": [{"bytes": None, "path": "x.png"}], "view": [None]}],
-                    _LISTS,
+                    _LISTS | {"age": pl.Null},
+                ),
+                "validation-0.parquet": shard(
+                    [{"exam": "5", "image": [], "view": [], "age": "60"}],
+                    _LISTS | {"age": pl.String},
                 ),
             },
             {
-                "exam": ["1", "1", "2", "3", "4"],
-                "image": ["pictures/0", "pictures/1", None, None, None],
-                "view": ["PA", "LATERAL", None, None, None],
-                "split": ["train"] * 4 + ["test"],
+                "exam": ["1", "1", "2", "3", "5", "4"],
+                "image": ["pictures/0", "pictures/1", None, None, None, None],
+                "view": ["PA", "LATERAL", None, None, None, None],
+                "split": ["train"] * 4 + ["validation", "test"],
+                "age": [None] * 4 + ["60", None],
             },
         ),
         PageCase(
