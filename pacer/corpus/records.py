@@ -22,7 +22,6 @@ from pacer.tables.hygiene import (
     CONTROL,
     ENGLISH,
     LINE_ENDS,
-    LOST,
     fault_of,
     id_fault,
     is_absent,
@@ -74,10 +73,6 @@ _SECTIONS = pl.concat_str(
 #: In MIMIC-RG4, a previous report without any section is this letter; cleaned, it is "s .".
 _ABSENT_PRIOR = "s"
 _EMPTY_PRIOR = "the context needs a previous report, but it is empty (see corpus.keep_empty_priors)"
-_LOST_TEXT = (
-    "a spreadsheet error value: the text was lost when the table was exported; export it "
-    "again with the cells as text"
-)
 _ALL_COMPARES = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
 
 #: Matches every text in which a cleaner can change a number. Examples, one for each alternative:
@@ -212,7 +207,6 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
         field = names.get(name, name)  # the input's name for the column
         has_control = pl.col(name).str.contains(CONTROL)
         studies = studies.exclude(field, has_control, mapped(name, fault_of))
-        studies = studies.exclude(field, pl.col(name).str.contains(LOST), _LOST_TEXT)
         studies = studies._replace(
             used=notes.null_if_absent(studies.used, name, stands_for_no_text)
         )

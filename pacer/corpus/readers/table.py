@@ -95,7 +95,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     names = _columns(tables[0], settings.columns)
     mend = mender(config)
     for table in tables:
-        _refuse_lists(table, names, source.images, mend)
+        _refuse_lists(table, names, source.images, mend, len(tables) > 1)
     rows = pl.concat(_rows_of(table, names, notes) for table in tables)
     rows = _with_texts(_with_sites(rows), notes)
     if "frontal" in names:
@@ -209,10 +209,14 @@ def _rows_of(table: SourceTable, names: Mapping[str, str], notes: Notes) -> pl.D
 
 
 def _refuse_lists(
-    table: SourceTable, names: Mapping[str, str], folder: Path, mend: Callable[..., str]
+    table: SourceTable,
+    names: Mapping[str, str],
+    folder: Path,
+    mend: Callable[..., str],
+    is_part: bool,
 ) -> None:
-    """Raise a DataError with the polars lines that mend a table whose cells hold lists or pictures
-    instead of a path."""
+    """Raise a DataError with the polars lines that mend a table, maybe one of several files, whose
+    cells hold lists or pictures instead of a path."""
     column = names.get("image") or names["frontal"]
     cells = {name: _first_cell(table, name) for name in (column, names.get("view", "")) if name}
     lists = [name for name, cell in cells.items() if isinstance(cell, list)]
@@ -228,9 +232,15 @@ def _refuse_lists(
         )
     else:
         return
+    ways = "run these lines, then set corpus.table.file to the file that they write"
+    if is_part:
+        ways += (
+            ", which holds the rows of all files; if the files are splits, take the lines of "
+            "docs/data.md (Hugging Face's Parquet) instead, which add the column split"
+        )
     raise DataError(
         f"{table.path}, column {column}: {what}, but the format has the path of one image in a "
-        f"cell; run these lines, then set corpus.table.file to the file that they write:\n{lines}"
+        f"cell; {ways}:\n{lines}"
     )
 
 

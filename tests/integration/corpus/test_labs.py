@@ -162,6 +162,8 @@ def build(
 def test_a_labs_corpus(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
     globals()[case["make"]](tmp_path)
     if case["make"] == "hub":
+        with pytest.raises(DataError, match=r"image: a list, .*; if the files are splits, take"):
+            build(case["heading"], tmp_path, "studies.parquet", '"*.parquet"')
         with contextlib.chdir(tmp_path):
             exec(page_code()[case["heading"]], {})
     lines, records, problems = build(case["heading"], tmp_path)

@@ -1,15 +1,12 @@
-"""Files of a corpus, read strictly: annotations, and dates in them."""
+"""Annotation files, read strictly."""
 
 import gzip
 import json
-from datetime import date, time
-from pathlib import Path
 
 import pytest
 
 from pacer.core.errors import DataError
 from pacer.corpus.readers.files import read_annotations
-from pacer.tables.values import parse_instant, parse_time
 from tests.support.cases import listed_cases
 
 
@@ -50,27 +47,3 @@ def test_byte_order_mark_and_gzip(tmp_path, name, mark) -> None:
         gzip.compress(content) if name.lower().endswith(".gz") else content
     )
     assert read_annotations(tmp_path / name) == {"train": [{"id": "\u00e9\ufeff"}], "test": [2]}
-
-
-#: Lines of kind (day, time), text and value; a value of - is refused.
-CASES = [
-    line.split("\t")
-    for line in Path(__file__).with_name("instants.tsv").read_text("utf-8").splitlines()
-    if line
-]
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "value"), [case for case in CASES if not case[0].startswith("#")]
-)
-def test_what_is_written_means_one_thing_or_is_refused(kind: str, text: str, value: str) -> None:
-    if kind == "time":
-        assert parse_time(text) == (None if value == "-" else time.fromisoformat(value))
-        return
-    day, _, clock = value.partition(" ")
-    expected = (
-        None
-        if value == "-"
-        else (date.fromisoformat(day), time.fromisoformat(clock) if clock else None)
-    )
-    assert (instant := parse_instant(text)) == expected or (instant and instant[:2] == expected)
