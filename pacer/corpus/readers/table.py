@@ -136,9 +136,8 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
     """
     have = table.columns
     # a column named order may hold anything
-    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")} | dict(
-        mapping
-    )
+    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")}
+    names |= mapping
     problems = [
         f"unknown key {name} (expected one of {', '.join(COLUMNS)})"
         for name in mapping.keys() - set(COLUMNS)
