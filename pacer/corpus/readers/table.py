@@ -138,7 +138,8 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
     """
     have = table.columns
     # a column named order may hold anything
-    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")} | mapping
+    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")}
+    names |= mapping
     problems = [
         f"unknown key {name} (expected one of {', '.join(COLUMNS)})"
         for name in mapping.keys() - set(COLUMNS)
@@ -153,7 +154,7 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
         if names.get(name) not in have:
             problems.append(f"no column {names.get(name, name)} for {name}")
     if not any(names.get(name) in have for name in (*REPORT, WHOLE)):
-        problems.append("no column for findings, impression or whole_report")
+        problems.append("no column for findings, impression or whole_report (all in one text)")
     named = [name for name in names.values() if name in have]
     shared = {names[name] for name in (*_IDS, "image") if name in names}
     twice = [
