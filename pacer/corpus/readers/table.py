@@ -57,10 +57,10 @@ _NO_BREAK_SPACE = r"[\x{a0}\x{2007}\x{202f}]"
 #: A path that is a list of paths written as text.
 _LIST_AS_TEXT = r"^\s*\[.*\]\s*$|\.\w{2,4}['\"]?\s*[;,|]\s*['\"]?\S+\.\w{2,4}\s*$"
 #: Words for a person who is not known. They are no ids, because they would make one patient of
-#: many.
+#: many. A site may stand before them.
 _NO_PATIENT = (
-    r"(?i)^[\W_]*(?:(?:anon|anonym\w*|n/?a|none|nobody|unk|unknown|unidentified|unnamed|test|dummy"
-    r"|testpatient|patient|redacted|removed|deleted|x{2,}|(?:john|jane)\W?doe)[\W_]*)*$"
+    r"(?i)(?:^|/)[\W_]*(?:(?:anon|anonym\w*|n/?a|none|nobody|unk|unknown|unidentified|unnamed|dummy"
+    r"|test|testpatient|patient|redacted|removed|deleted|x{2,}|(?:john|jane)\W?doe)[\W_]*)*$"
 )
 #: Words that were removed from the reports of Open-I.
 _CROSSED_OUT = r"\bX{3,}\b"
