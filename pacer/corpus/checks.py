@@ -137,12 +137,12 @@ ROW_CHECKS: dict[str, dict[str, dict[str, pl.Expr]]] = {
     },
     "placeholder_ids": {
         "subject": {
-            "only zeros or nines": pl.col("subject").str.contains(r"^(?:0{2,}|9{3,})$")
+            "only zeros or nines": pl.col("subject").str.contains(r"(?:^|/)(?:0{2,}|9{3,})$")
             | ((pl.col("subject") == "0") & ~(pl.col("subject") == "1").any())
         }
     },
     "rounded_ids": {
-        name: {"zeros at the end": pl.col(name).str.contains(r"^\d{6,}0{5,}$")}
+        name: {"zeros at the end": pl.col(name).str.contains(r"(?:^|/)\d{6,}0{5,}$")}
         for name in ("subject", "study")
     },
     "files_of_splits": {"file": {"names of splits": _names_a_split("file")}},

@@ -59,10 +59,10 @@ _NO_BREAK_SPACE = r"[\x{a0}\x{2007}\x{202f}]"
 #: A path that is a list of paths written as text.
 _LIST_AS_TEXT = r"^\s*\[.*\]\s*$|\.\w{2,4}['\"]?\s*[;,|]\s*['\"]?\S+\.\w{2,4}\s*$"
 #: Words for a person who is not known. They are no ids, because they would make one patient of
-#: many.
+#: many. A site may stand before them.
 _NO_PATIENT = (
-    r"(?i)^[\W_]*(?:(?:anon|anonym\w*|n/?a|unk|unknown|unidentified|unnamed|test|testpatient|dummy|nobody|none"
-    r"|patient|redacted|removed|deleted|x{2,}|(?:john|jane)\W?doe)[\W_]*)*$"
+    r"(?i)(?:^|/)[\W_]*(?:(?:anon|anonym\w*|n/?a|none|nobody|unk|unknown|unidentified|unnamed|dummy"
+    r"|test|testpatient|patient|redacted|removed|deleted|x{2,}|(?:john|jane)\W?doe)[\W_]*)*$"
 )
 #: Words that were removed from the reports of Open-I.
 _CROSSED_OUT = r"\bX{3,}\b"
@@ -156,11 +156,11 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
     if not any(names.get(name) in have for name in (*REPORT, WHOLE)):
         problems.append("no column for findings, impression or whole_report (all in one text)")
     named = [name for name in names.values() if name in have]
-    shared = {names[name] for name in (*_IDS, "image") if name in names}
+    shared = [names.get(name) for name in (*_IDS, "image")]
     twice = [
         column
         for column in dict.fromkeys(named)
-        if have.count(column) > 1 or (named.count(column) > 1 and column not in shared)
+        if have.count(column) > 1 or named.count(column) > max(1, shared.count(column))
     ]
     problems += [f"column {column} appears, or is mapped, more than once" for column in twice]
     if "order" in mapping and names.get("date") in have:

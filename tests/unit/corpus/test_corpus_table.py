@@ -64,53 +64,17 @@ def studies_of(path: Path, **settings: Any) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.parquet", "T.JSONL.GZ"])
-def test_all_kinds_of_file_give_the_same(tmp_path: Path, name: str) -> None:
-    shared = {
-        "impression": "I.",
-        "indication": "Cough.",
-        "history": "H.",
-        "date": "2180-05-06",
-        "time": "08:50",
-    }
-    last = {
-        "impression": None,
-        "indication": None,
-        "history": None,
-        "date": "2180-05-07",
-        "time": "09:50",
-    }
-    rows = [row("007", "050", view, split="dev", **shared) for view in ("PA", "LATERAL")]
-    rows.append(row("007", "049", "AP", split="dev", **last) | {"findings": 'One\n"two", three.'})
-    path = write(tmp_path / name, rows)
-    studies = studies_of(path)
+@cases(__file__, "kinds of file")
+def test_all_kinds_of_file_give_the_same(
+    kind: str, case: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    path = write(tmp_path / name, [row(**fields) for fields in case["rows"]])
     unit, below = "row" if name.endswith("parquet") else "line", "sv" in name  # the header
-    place, ids = {"file": str(path), "split": "val"}, {"subject_id": "007", "day": date(2180, 5, 6)}
-    shown = {name: value for name, value in shared.items() if name not in ("date", "time")}
-    assert studies["050"] == place | ids | shown | {
-        "id": "050",
-        "row": f"{unit} {1 + below}",
-        "rows": 2,
-        "study_id": "050",
-        "contexts": ["sn", "mn"],
-        "view": "PA",
-        "frontal": "050_PA.jpg",
-        "lateral": "050_LATERAL.jpg",
-        "findings": f"{SECRET} 050.",
-    }
-    assert studies["049"] == place | ids | {"day": date(2180, 5, 7)} | {
-        "id": "049",
-        "row": f"{unit} {3 + below}",
-        "rows": 1,
-        "study_id": "049",
-        "contexts": ["sn", "sw"],
-        "view": "AP",
-        "frontal": "049_AP.jpg",
-        "findings": 'One\n"two", three.',
-        "prior_findings": f"{SECRET} 050.",
-        "prior_impression": "I.",
-        "prior_study_id": "050",
-        "gap_days": 25 / 24,
-    }
+    studies = studies_of(path)
+    for study, expected in case["studies"].items():
+        place = {"file": str(path), "row": f"{unit} {expected['row'] + below}"}
+        assert studies.pop(study) == expected | place | {"id": study, "study_id": study}
+    assert not studies
 
 
 @pytest.mark.parametrize(
