@@ -85,16 +85,9 @@ TEXT_CHECKS: dict[str, dict[str, pl.Expr]] = {
         ),
     },
     "headings": {"headings of sections": _TEXT.str.contains(HEADINGS_IN_SECTION)},
-    "long_context": {
-        "three sentences or more": _TEXT.str.count_matches(r"\w{3}[.!?](?:\s|$)").ge(3)
-    },
     "signatures": {"a signature, stamp, phone number or name": _TEXT.str.contains(SIGNATURES)},
     "other_examinations": {"a title of another examination": names_other_examination(_TEXT)},
 }
-
-#: A trace that belongs where it is, and the columns to which a topic is limited.
-_EXPECTED = ("headings", "whole_report")
-_ONLY_IN = {"long_context": ("indication", "history")}
 
 _DAY = pl.col("day")
 _NUMBER = _DAY.to_physical()  # of days; polars panics at the quantile of a column without a date
@@ -193,7 +186,7 @@ def note_texts(rows: pl.DataFrame, columns: Sequence[str], notes: Notes) -> None
     for column in columns:
         texts = rows.select("row", text=column).drop_nulls("text")
         for topic, kinds in TEXT_CHECKS.items():
-            if column in _ONLY_IN.get(topic, (column,)) and (topic, column) != _EXPECTED:
+            if (topic, column) != ("headings", "whole_report"):
                 _note(texts, topic, column, kinds, notes)
 
 

@@ -56,6 +56,7 @@ _LINE_END = (
     r"(?:_x000[Dd]_|\r)+(?:_x000[Aa]_|\n)|\n\r|_x000[AaDd]_|[\r\x0b\x0c\x{85}\x{2028}\x{2029}]"
 )
 _NO_BREAK_SPACE = r"[\x{a0}\x{2007}\x{202f}]"
+_SENTENCE_END = r"\w{3}[.!?](?:\s|$)"
 #: A path that is a list of paths written as text.
 _LIST_AS_TEXT = r"^\s*\[.*\]\s*$|\.\w{2,4}['\"]?\s*[;,|]\s*['\"]?\S+\.\w{2,4}\s*$"
 #: Words for a person who is not known. They are no ids, because they would make one patient of
@@ -272,6 +273,9 @@ def _with_texts(rows: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     plain = pl.col(written).str.replace_all(_LINE_END, "\n").str.replace_all(_NO_BREAK_SPACE, " ")
     rows = rows.with_columns(plain)
     note_texts(rows, [WHOLE], notes)  # the sections are counted with those of other formats
+    for name in ("indication", "history"):
+        long = rows.filter(pl.col(name).str.count_matches(_SENTENCE_END) > 2)["row"]
+        notes.count_first("long_context", "texts", ((name, row) for row in long))
     for name in written:
         for topic, pattern in (("placeholders", PLACEHOLDER), ("crossed_out", _CROSSED_OUT)):
             removed = rows.filter(pl.col(name).str.contains(pattern))["row"]
