@@ -153,7 +153,7 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
         if names.get(name) not in have:
             problems.append(f"no column {names.get(name, name)} for {name}")
     if not any(names.get(name) in have for name in (*REPORT, WHOLE)):
-        problems.append("no column for findings, impression or whole_report")
+        problems.append("no column for findings, impression or whole_report (all in one text)")
     named = [name for name in names.values() if name in have]
     shared = [names.get(name) for name in (*_IDS, "image")]
     twice = [
