@@ -28,6 +28,7 @@ def audit(
     """Read a corpus, and print a summary and its problems."""
     from pacer.corpus.audit_texts import audit_texts
     from pacer.corpus.build_corpus import OUTPUTS, build_corpus
+    from pacer.corpus.checks import IN_POLARS
     from pacer.corpus.source import point_to_files
     from pacer.reporting.score_tables import corpus_table
 
@@ -65,7 +66,14 @@ def audit(
     print_table(corpus_table(result))
     console.print()
     signs = {True: Text("ok"), False: Text("check", "yellow")}
-    terminal.print_rows((signs[check.good], check.name, check.detail) for check in checks)
+    details = [check.detail.partition(IN_POLARS) for check in checks]
+    terminal.print_rows(
+        (signs[check.good], check.name, f"{detail}; lines of polars below" if lines else detail)
+        for check, (detail, _, lines) in zip(checks, details, strict=True)
+    )
+    for check, (_, _, lines) in zip(checks, details, strict=True):
+        if lines:
+            echo(f"\n# {check.name}\n{lines}")
     if out is not None:
         import polars as pl
 

@@ -7,12 +7,13 @@ need can be imported from here, the rest from its module.
 """
 
 from pacer.config.backbones import Backbone, Features
-from pacer.config.corpus import Corpus, Labelling
+from pacer.config.corpus import DATE_FORMS, Corpus, Labelling
 from pacer.config.decode import Decode
 from pacer.config.params import Params, load_params
 from pacer.config.strict import Natural, Positive, Strict, read_params, validated
 
 __all__ = [
+    "DATE_FORMS",
     "Backbone",
     "Corpus",
     "Decode",

@@ -2,7 +2,7 @@
 text (commitments, and the tokens that L_TLW emphasises). All paths of the corpus except ``root``
 are relative to ``root``."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -87,17 +87,24 @@ class OpenI(Format):
     split: Literal["r2gen"] | None
 
 
-Dates = Literal["DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY", "MM-DD-YYYY"]
+Dates = Literal[
+    "YYYY/MM/DD", "YYYYMMDD", "DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY", "MM-DD-YYYY"
+]
+#: Forms of a table's dates, beside YYYY-MM-DD.
+DATE_FORMS: tuple[str, ...] = get_args(Dates)
 
 
 class TableOfStudies(Format):
     files: ClassVar = ("file",)
+    removed: ClassVar = {
+        "quotes": "delete it; a file whose quotes follow a backslash is refused with the lines "
+        "that convert it"
+    }
 
     file: str | None
     columns: dict[str, str]
     delimiter: Delimiter | None = None
     encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8"
-    quotes: Literal["doubled", "backslash"] = "doubled"
     sheet: str | None = None
     dates: Dates | None = None
 

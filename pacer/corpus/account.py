@@ -19,6 +19,9 @@ from pacer.tables.values import mapped, quoted
 BAD = "bad"
 #: Kind of the excluded rows that are valid, but hold nothing to use, or do not fit the settings.
 LEFT_OUT = "left out"
+#: Kind of the excluded rows of an examination that has no record, but whose report can be another
+#: one's previous report.
+PRIOR_ONLY = "previous report only"
 #: Columns of ``problems.csv``. ``row``: ``line 3`` of a table, ``row 3`` of Parquet (from 1),
 #: ``train[3]`` of JSON (from 0). ``rows``: number of input rows that the line covers; 0 if they
 #: still yield other records.
@@ -42,6 +45,8 @@ class Rows(NamedTuple):
     used: pl.DataFrame
     #: The lines of ``problems.csv``: rows that are not in use, and doubtful rows.
     listed: pl.DataFrame = pl.DataFrame(schema=_LIST_SCHEMA)
+    #: The result of :func:`pacer.corpus.images.inspect_images`, if the reader has called it.
+    headers: pl.DataFrame | None = None
 
     def with_columns(self, *columns: Any, **named: Any) -> "Rows":
         """Add columns to the rows in use."""
@@ -59,7 +64,7 @@ class Rows(NamedTuple):
 
         Args:
             field: the column that is at fault; empty if none is.
-            kind: ``BAD`` or ``LEFT_OUT``.
+            kind: ``BAD``, ``LEFT_OUT`` or ``PRIOR_ONLY``.
             reason: may quote only ids, dates, views, splits and paths.
             value: the refused value, if it may be quoted, or the place of its other occurrence.
         """
@@ -116,23 +121,28 @@ class Notes:
         if number:
             self.topics.setdefault(topic, {}).setdefault(source, Counter())[value] += number
 
-    def count_first(self, topic: str, source: str, values: Iterable[tuple[str, str]]) -> None:
-        """Count each value, and name the first id or path that has it. ``values``: pairs of a value
-        and an id or path."""
+    def count_first(
+        self, topic: str, source: str, values: Iterable[tuple[str, str]], named: int = 1
+    ) -> None:
+        """Count each value, and name the first ids, rows or paths that have it. ``values``: pairs
+        of a value and an id, row or path."""
         owners_of: dict[str, list[str]] = {}
         for value, owner in values:
             owners_of.setdefault(value, []).append(owner)
         for value, owners in owners_of.items():
-            self.count(topic, source, f"{value} (first: {quoted(owners[0])})", len(owners))
+            first = ", ".join(map(quoted, owners[:named]))
+            self.count(topic, source, f"{value} (first: {first})", len(owners))
 
     def null_if_absent(
-        self, frame: pl.DataFrame, name: str, is_absent: Callable[[str], bool]
+        self, frame: pl.DataFrame, name: str, is_absent: Callable[[str], bool], key: str = "id"
     ) -> pl.DataFrame:
-        """Set texts such as ``N/A`` in a column to null, and count them as ``absent_words``."""
+        """Set texts such as ``N/A`` in a column to null, and count them as ``absent_words``, with
+        the first by the column ``key``."""
         absent = frame.select(mapped(name, is_absent, pl.Boolean).fill_null(False)).to_series()
         if not absent.any():
             return frame
-        self.count_first("absent_words", "texts", ((name, id) for id in frame.filter(absent)["id"]))
+        written = frame.filter(absent, pl.col(name).str.contains(r"\S"))[key]
+        self.count_first("absent_words", "texts", ((name, first) for first in written))
         return frame.with_columns(pl.when(~absent).then(name).alias(name))
 
 

@@ -1,6 +1,6 @@
 """The audit of a corpus: counts, leaks, and checks of whether the corpus can be trusted."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -11,7 +11,8 @@ from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import yaml_beside
 from pacer.core.schemas import SPLITS
-from pacer.corpus.account import BAD, LEFT_OUT, Account, Notes
+from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Account, Notes
+from pacer.corpus.checks import IN_POLARS, mender, on_one_line
 from pacer.corpus.images import DECODED
 from pacer.display.numbers import Check, counted, number, share
 from pacer.images.greyscale import MISSING
@@ -66,6 +67,7 @@ def audit_corpus(
         "used": int(records.unique("examination")["rows"].sum()),
         "bad": account.rows(BAD),
         "left_out": account.rows(LEFT_OUT),
+        "previous_only": account.rows(PRIOR_ONLY),
         "beyond_limit": account.notes.beyond_limit,
     }
     bad = account.reasons(BAD)
@@ -94,7 +96,10 @@ def audit_corpus(
         _empty(contexts, splits),
         _wording(account.notes.wording, config.unseen_comparisons),
         *_priors(priors, set(records["context"]), config, account.notes),
-        *(note(topic, by_source, config.format) for topic, by_source in topics.items()),
+        *(
+            note(topic, by_source, mender(config) if config.format == "table" else None)
+            for topic, by_source in topics.items()
+        ),
         Check(
             "Original references",
             originals if has_originals else "not available",
@@ -168,7 +173,11 @@ def _rows(read: Mapping[str, int], rows: Mapping[str, int]) -> Check:
         raise RuntimeError(
             f"{sum(read.values())} rows were read, but {sum(rows.values())} are accounted for"
         )
-    names = {"left_out": "left out", "beyond_limit": "beyond the limit"}
+    names = {
+        "left_out": "left out",
+        "previous_only": "previous report only",
+        "beyond_limit": "beyond the limit",
+    }
     outcomes = counted({names.get(name, name): count for name, count in rows.items()})
     total = number(sum(read.values()))
     if len(read) > 1:
@@ -182,7 +191,9 @@ def _reasons(reasons: Mapping[str, int]) -> str:
     if not reasons:
         return ""
     first = list(reasons.items())[:_NAMED]
-    parts = [f"{number(count)} × {plain(reason)}" for reason, count in first]
+    parts = [
+        f"{number(count)} × {plain(reason.partition(IN_POLARS)[0])}" for reason, count in first
+    ]
     if rest := list(reasons.values())[_NAMED:]:
         others = "another reason" if len(rest) == 1 else f"{number(len(rest))} other reasons"
         parts.append(f"{number(sum(rest))} for {others}")
@@ -295,9 +306,16 @@ def _priors(
         yield Check("Previous reports empty after cleaning", number(notes.empty_priors), False)
 
 
-def note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> Check:
+def note(
+    topic: str, by_source: Mapping[str, Mapping[str, int]], mend: Callable[..., str] | None = None
+) -> Check:
     """Describe one topic of a reader's notes, even if it has no title in :data:`_TOPICS`. Inputs
-    with the same description are merged."""
+    with the same description are merged.
+
+    Args:
+        mend: for a user's own table, the polars lines by name; the description ends with what to
+            do.
+    """
     about = _TOPICS.get(topic, {})
     alike: dict[str, list[str]] = {}
     for source, values in by_source.items():
@@ -307,9 +325,13 @@ def note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> C
             parts.append(f"{number(len(values) - _VALUES)} others")
         alike.setdefault(", ".join(parts), []).append(source)
     detail = "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
-    remedy = f"; {about['remedy']}" if "remedy" in about and form == "table" else ""
+    if mend and "remedy" in about:
+        detail += f"; {about['remedy']}"
+    if mend and "line" in about:
+        values = {"column": next(iter(by_source))} | about.get("values", {})
+        detail += f"{IN_POLARS}{on_one_line(mend(about['line'], **values))}"
     return Check(
         about.get("title", topic.replace("_", " ").capitalize()),
-        detail + remedy,
+        detail,
         about.get("harmless", False),
     )

@@ -10,6 +10,7 @@ from pacer.core.schemas import read_about, read_records
 from pacer.corpus.account import Notes
 from pacer.corpus.audit import note
 from pacer.display.numbers import Check, counted
+from pacer.tables.mending import mending_line
 from pacer.tables.values import mapped
 from pacer.text.cleaning.cleaners import CLEANERS, MARKS
 from pacer.text.rules import extract_anchor
@@ -26,14 +27,16 @@ def audit_texts(path: Path) -> list[Check]:
     studies = read_records(path, ["study_id", "subject_id", *_TEXTS]).unique(
         ["study_id", "report"], maintain_order=True
     )
-    about = read_about(path)
     notes = Notes()
-    notes.count_first("changed_findings", "targets", _changed(studies, about["cleaner"]))
+    about = read_about(path)
+    changed = _changed(studies, about["cleaner"])
+    notes.count_first("changed_findings", "targets", changed)
     notes.count_first("only_in_context", "studies", _only_in_context(studies))
     notes.count_first("stated_nothing", "studies", _stating_nothing(studies))
+    mend = mending_line if about.get("format") == "table" else None
     return [
         _shared_texts(studies),
-        *(note(topic, counts, about["format"]) for topic, counts in notes.topics.items()),
+        *(note(topic, counts, mend) for topic, counts in notes.topics.items()),
     ]
 
 

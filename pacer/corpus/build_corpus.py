@@ -70,7 +70,9 @@ def build_corpus(
         originals = mimic_cxr.read_original_findings(source.files.get("original_references"))
         studies = reader.read(source, config, notes)
         draft = draft_records(studies, config, reader.NAMES, originals, notes)
-        headers = inspect_images(images_of(draft.used), source.images)
+        headers = studies.headers
+        if headers is None:
+            headers = inspect_images(images_of(draft.used), source.images)
         warnings = headers.explode("notes").drop_nulls("notes").select("notes", "image_id")
         notes.count_first("headers", "images", warnings.iter_rows())
         unusable = headers.drop_nulls("problem")

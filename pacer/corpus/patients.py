@@ -1,37 +1,18 @@
-"""Doubtful patient ids: placeholders, ids that differ only in their spelling or have far more
-examinations than others, and DICOM headers that name another patient or day."""
-
-from typing import Any
+"""Doubtful patient ids: ids that differ only in their spelling or have far more examinations than
+others, and DICOM headers that name another patient or day."""
 
 import polars as pl
 
-from pacer.core.io import yaml_beside
 from pacer.corpus.account import Notes
+from pacer.corpus.checks import NO_DATES
 from pacer.tables.values import quoted
 
-TABLE: dict[str, Any] = yaml_beside(__file__, "patients.yaml")
-_WORDS = "|".join(TABLE["no patient"]["words"])
-_BESIDE = "|".join(TABLE["no patient"]["beside"])
-#: Ids that are only punctuation and zeros, or words for no patient.
-_NO_PATIENT = (
-    rf"(?i)^(?:[0\W_]*|-1|[\W_]*(?:(?:{_BESIDE})[\W_]+)*(?:{_WORDS})(?:[\W_]+(?:{_BESIDE}"
-    rf"|{_WORDS}))*[\W_]*)$"
-)
 #: Flag at most this many patients for their number of examinations.
 _MAX_FLAGGED = 5
 #: Flag patients with at least this many times the examinations of the next one.
 _FAR_MORE = 3
 #: Flag patients with at least this many examinations.
 _MANY = 6
-
-
-def is_placeholder_id(column: str) -> pl.Expr:
-    """Whether an id is a placeholder for an unknown patient; 0 and 9999 are not if patients are
-    numbered."""
-    ids = pl.col(column)
-    is_numbered = ids.str.contains(r"^(?:0*1|9+8)(?:\.\d+)?$").any()
-    is_number = ids.str.contains(r"^(?:0[0.]*|9{4,})$")
-    return (ids.str.contains(_NO_PATIENT) | is_number) & ~(is_number & is_numbered)
 
 
 def spelling(column: str) -> pl.Expr:
@@ -57,9 +38,7 @@ def note_patients(records: pl.DataFrame, notes: Notes) -> None:
         pl.col("study_id").n_unique().alias("studies"),
         pl.len().alias("records"),
     )
-    patients = patients.with_columns(
-        nobody=is_placeholder_id("subject_id"), spelling=spelling("subject_id")
-    )
+    patients = patients.with_columns(spelling=spelling("subject_id"))
     patients = patients.sort("studies", descending=True, maintain_order=True)
     studies = pl.col("studies")
     is_gap = (
@@ -68,16 +47,12 @@ def note_patients(records: pl.DataFrame, notes: Notes) -> None:
         & (pl.int_range(pl.len()) < _MAX_FLAGGED)
     )
     has_many = is_gap.fill_null(False).cum_sum(reverse=True) > 0
-    for topic, where in (
-        ("nobody", pl.col("nobody")),
-        ("many_studies", has_many & ~pl.col("nobody")),
-    ):
-        flagged = patients.filter(where).select("subject_id", "study_id", "records")
-        for subject, study, number in flagged.iter_rows():
-            notes.count(topic, "records", f"{quoted(subject)} (first: {quoted(study)})", number)
-    alike = patients.filter(~pl.col("nobody"), pl.len().over("spelling") > 1).sort(
-        "spelling", maintain_order=True
-    )
+    flagged = patients.filter(has_many).select("subject_id", "study_id", "records")
+    for subject, study, number in flagged.iter_rows():
+        value = f"{quoted(subject)} (first: {quoted(study)})"
+        notes.count("many_studies", "records", value, number)
+    alike = patients.filter(pl.len().over("spelling") > 1)
+    alike = alike.sort("spelling", maintain_order=True)
     if alike.height:
         first = alike.filter(spelling=alike["spelling"][0])["subject_id"].sort()
         ids = ", ".join(map(quoted, first))
@@ -101,8 +76,8 @@ def note_headers(records: pl.DataFrame, headers: pl.DataFrame, notes: Notes) -> 
     own = spelling("subject_id")
     other = spelling("patient")
     known = records.select(own.unique()).to_series()
-    is_other = ~is_placeholder_id("patient") & (own != other) & other.is_in(known.implode())
-    days = pl.col("days").list.set_difference([f"{day:%Y%m%d}" for day in TABLE["no date"]])
+    is_other = (own != other) & other.is_in(known.implode())
+    days = pl.col("days").list.set_difference([f"{day:%Y%m%d}" for day in NO_DATES])
     is_day = days.list.contains(pl.col("day").dt.strftime("%Y%m%d")) | (days.list.len() == 0)
     for topic, where in (
         ("other_patients", is_other),

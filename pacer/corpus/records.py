@@ -17,14 +17,11 @@ from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.schemas import PRIOR_SCHEMA
 from pacer.corpus.account import BAD, LEFT_OUT, Notes, Rows
-from pacer.corpus.sections import MAY_HOLD_MORE, more_than_a_section
+from pacer.corpus.checks import note_texts
 from pacer.tables.hygiene import (
-    ANY_RESIDUE,
     CONTROL,
     ENGLISH,
     LINE_ENDS,
-    LOST,
-    RESIDUE,
     fault_of,
     id_fault,
     is_absent,
@@ -76,10 +73,6 @@ _SECTIONS = pl.concat_str(
 #: In MIMIC-RG4, a previous report without any section is this letter; cleaned, it is "s .".
 _ABSENT_PRIOR = "s"
 _EMPTY_PRIOR = "the context needs a previous report, but it is empty (see corpus.keep_empty_priors)"
-_LOST_TEXT = (
-    "a spreadsheet error value: the text was lost when the table was exported; export it "
-    "again with the cells as text"
-)
 _ALL_COMPARES = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
 
 #: Matches every text in which a cleaner can change a number. Examples, one for each alternative:
@@ -193,8 +186,7 @@ def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
 
 def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:
     """Keep the examinations with valid ids and texts and at least one enabled context. Texts such
-    as ``N/A``, and blank sections of the examination itself, become null. In the format ``table``,
-    so does an impression that equals the findings."""
+    as ``N/A``, and blank sections of the examination itself, become null."""
     for name in ("id", "study_id", "subject_id"):  # no reader gives these another name
         fault = mapped(name, id_fault)
         studies = studies.exclude(name, fault.is_not_null(), fault)
@@ -209,33 +201,15 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
     line_end = "\n" if config.cleaner == "decimals" else " "
     studies = studies.with_columns(pl.col(_TEXTS).str.replace_all(LINE_ENDS, line_end))
     for name in _TEXTS:
-        with_residue = studies.used.filter(pl.col(name).str.contains(ANY_RESIDUE))
-        if not with_residue.is_empty():
-            for residue, pattern in RESIDUE.items():
-                ids = with_residue.filter(pl.col(name).str.contains(pattern))["id"]
-                notes.count_first("residue", name, ((residue, id) for id in ids))
+        own = pl.col("prior_study_id").is_null() | pl.lit(not name.startswith("prior"))
+        texts = studies.used.filter(own).select("row", pl.col(name).alias(names.get(name, name)))
+        note_texts(texts, [names.get(name, name)], notes)
         field = names.get(name, name)  # the input's name for the column
         has_control = pl.col(name).str.contains(CONTROL)
         studies = studies.exclude(field, has_control, mapped(name, fault_of))
-        studies = studies.exclude(field, pl.col(name).str.contains(LOST), _LOST_TEXT)
         studies = studies._replace(
             used=notes.null_if_absent(studies.used, name, stands_for_no_text)
         )
-    _note_more_than_sections(studies.used, names, notes)
-    if config.format == "table":  # the other formats are read as their authors read them
-        for prefix in ("", "prior_"):
-            impression = f"{prefix}impression"
-            is_same = (_plain(f"{prefix}findings") == _plain(impression)).fill_null(False)
-            ids = studies.used.filter(is_same)["id"]
-            notes.count_first("same_text", "texts", ((impression, id) for id in ids))
-            studies = studies.with_columns(pl.when(~is_same).then(impression).alias(impression))
-    # a table without whole reports may have the findings under `indication` or `history`, where
-    # they are no target
-    if config.format == "table" and "whole_report" not in config.table.columns:
-        for name in ("indication", "history"):
-            is_long = pl.col(name).str.count_matches(r"[.!?](?:\s|$)") > 2
-            ids = studies.used.filter(is_long)["id"]
-            notes.count_first("long_context", "texts", ((name, id) for id in ids))
     # blank sections of previous reports stay, because they are joined as LLM-RG4 joins them
     studies = studies.with_columns(
         pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name)
@@ -246,26 +220,6 @@ def _checked(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Not
     return studies.exclude(
         "", _NO_CONTEXT, "its sources match no context in corpus.contexts", LEFT_OUT
     )
-
-
-def _plain(column: str) -> pl.Expr:
-    """Remove differences in case, line ends and the last period from the texts of a column."""
-    one_line = pl.col(column).str.replace_all("\n", " ", literal=True)
-    return one_line.str.to_lowercase().str.strip_chars(" .")
-
-
-def _note_more_than_sections(studies: pl.DataFrame, names: Mapping[str, str], notes: Notes) -> None:
-    """Count the headings and signatures within sections. A previous report that belongs to an
-    examination of this input is not counted again."""
-    for name in ("findings", "impression", "prior_findings"):
-        is_candidate = pl.col(name).str.contains(MAY_HOLD_MORE)
-        if name == "prior_findings":  # without this id, no other row has the report
-            is_candidate &= pl.col("prior_study_id").is_null()
-        candidates = studies.filter(is_candidate).select(name, "id")
-        extras = [(more_than_a_section(text), id) for text, id in candidates.iter_rows()]
-        for topic in ("headings", "signatures"):
-            kinds = ((kind, id) for extra, id in extras for kind in dict.fromkeys(extra[topic]))
-            notes.count_first(topic, names.get(name, name), kinds)
 
 
 def _with_target(studies: Rows, config: Corpus, names: Mapping[str, str], notes: Notes) -> Rows:

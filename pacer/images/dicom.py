@@ -13,13 +13,16 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from pacer.core.io import yaml_beside
+from pacer.images.compressed import check_compressed_size, plugin_of
 from pacer.images.greyscale import (
+    FAR_LARGEST,
     FAR_PIXELS,
     NOTES,
     OWNER,
     Refused,
     check_size,
     full_range,
+    has_far_largest,
     sound_range,
 )
 
@@ -51,6 +54,14 @@ _PROCESSING = (
 )
 #: Fields that name the view.
 _VIEWS = ("ViewPosition", "ViewCodeSequence")
+#: Shapes of the display shutter, and the edges of a rectangular one.
+_SHUTTER_SHAPES = ("RECTANGULAR", "CIRCULAR", "POLYGONAL")
+_SHUTTER_EDGES = (
+    "ShutterLeftVerticalEdge",
+    "ShutterRightVerticalEdge",
+    "ShutterUpperHorizontalEdge",
+    "ShutterLowerHorizontalEdge",
+)
 #: Names of frontal views.
 _FRONTAL = r"AP|PA|POSTERO-?ANTERIOR|ANTERO-?POSTERIOR"
 #: With fewer distinct values than this, it is unclear whether a window is meant for them.
@@ -85,6 +96,9 @@ def read_dicom(file: BinaryIO) -> FileDataset:
     """Read the data set; refuse it unless it is a single grey image that an installed decoder can
     read."""
     pydicom = _pydicom()
+    if file.read(132)[128:] != b"DICM":
+        _refuse_other_format(file)
+    file.seek(0)
     # force: some files have the extension but no DICOM preamble; those without the fields are
     # refused below
     data = pydicom.dcmread(file, force=True)
@@ -129,9 +143,26 @@ def read_dicom(file: BinaryIO) -> FileDataset:
                 "Little Endian)"
             )
         data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian
-    if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
-        raise RuntimeError
+    decoder = pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID)
+    if decoder.is_encapsulated:
+        if plugin_of(data) not in decoder.available_plugins:
+            raise RuntimeError
+        check_compressed_size(data)
     return data
+
+
+def _refuse_other_format(file: BinaryIO) -> None:
+    """Refuse an image of another format under the name of a DICOM file."""
+    file.seek(0)
+    try:
+        with Image.open(file, formats=("JPEG", "PNG", "TIFF", "BMP")) as image:
+            found = image.format
+    except UnidentifiedImageError:
+        return
+    raise Refused(
+        f"its name is that of a DICOM file, but its content is {found} (rename the file, or export "
+        "it as DICOM)"
+    )
 
 
 def header_view(file: BinaryIO) -> tuple[str, str]:
@@ -174,6 +205,9 @@ def dicom_image(data: FileDataset) -> Image.Image:
     orientation = _odd_orientation(data)
     if orientation is not None:
         notes.append(f"PatientOrientation is {orientation}; the image is used as it is stored")
+    shutter = _shutter(data)
+    if shutter:
+        notes.append(f"ShutterShape is {shutter}; the area that it hides is shown")
     if _number(data, "RescaleSlope", 1.0) == 0:
         notes.append("RescaleSlope is 0 and is ignored")
     if "PROCESSING" in str(data.get("PresentationIntentType") or "").upper():
@@ -218,6 +252,21 @@ def _odd_orientation(data: FileDataset) -> str | None:
     return None if shown in usual else shown
 
 
+def _shutter(data: FileDataset) -> str:
+    """Return the shapes of the display shutter; an empty string if there is none, or it is a
+    rectangle around the whole image."""
+    given = data.get("ShutterShape") or ""
+    shapes = {given} if isinstance(given, str) else {*given}
+    if shapes == {"RECTANGULAR"}:
+        try:
+            left, right, upper, lower = (int(data[name].value) for name in _SHUTTER_EDGES)
+        except (KeyError, TypeError, ValueError):
+            return "RECTANGULAR"
+        if left <= 1 and upper <= 1 and right >= data.Columns and lower >= data.Rows:
+            return ""
+    return " and ".join(shape for shape in _SHUTTER_SHAPES if shape in shapes)
+
+
 def _height_of_pixels(data: FileDataset, name: str) -> float | None:
     """Return the height of a pixel in widths, None if the field is absent or has no meaning."""
     try:
@@ -236,7 +285,7 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     white, or all in a quarter of the greys, belongs to another kind of image; then the range of the
     values is used.
     """
-    data.pixel_array_options(correct_unused_bits=False)
+    data.pixel_array_options(correct_unused_bits=False, decoding_plugin=plugin_of(data))
     written = data.pixel_array
     num_unused = data.BitsAllocated - data.BitsStored
     # sign extended, without bits outside the values (overlays of old files)
@@ -274,6 +323,12 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
             low, high, has_far = sound_range(inside, counts[present])
             if has_far:
                 notes.append(f"PixelData: {FAR_PIXELS}")
+            used = values[present & (low <= measured) & (measured <= high)]
+            if has_far_largest(used):
+                notes.append(
+                    f"PixelData: {used[-1]} {FAR_LARGEST}; if it marks areas without an image, add "
+                    "it as PixelPaddingValue"
+                )
         else:
             low = inside.min()
             high = inside.max()

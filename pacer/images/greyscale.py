@@ -31,6 +31,8 @@ WRONG_SIZE = (
     f"side is more than {MAX_RATIO} times as long as the other"
 )
 FAR_PIXELS = "a few extreme pixel values were ignored when the grey range was set"
+#: Follows the largest value, if it has too many pixels to be ignored.
+FAR_LARGEST = "is far above all other pixel values, which lose contrast"
 #: Key of ``Image.info`` for warnings, for example that a DICOM field contradicts another one.
 NOTES = "notes"
 #: Key of ``Image.info`` for the patient's id and the days (YYYYMMDD) that a DICOM header names.
@@ -119,8 +121,17 @@ def sound_range(values: np.ndarray, counts: np.ndarray) -> tuple[float, float, b
     return float(values[first]), float(values[last]), bool(first or last < len(values) - 1)
 
 
-def deep_grey(values: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Scale values of more than 8 bits to 8, and return whether a few values far outside the rest
+def has_far_largest(values: np.ndarray) -> bool:
+    """Whether the distance of the largest of distinct values, in ascending order, from the rest
+    exceeds the range of the rest."""
+    if len(values) < 3:
+        return False
+    smallest, second, largest = (float(values[place]) for place in (0, -2, -1))
+    return largest - second > second - smallest
+
+
+def deep_grey(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Scale values of more than 8 bits to 8, and return notes on values far outside the rest: a few
     are ignored."""
     if not np.isfinite(values).all():
         raise Refused("it contains values that are not finite")
@@ -128,10 +139,16 @@ def deep_grey(values: np.ndarray) -> tuple[np.ndarray, bool]:
         # much faster than sorting
         counts = np.bincount((values.astype(np.int32) - int(values.min())).ravel())
         distinct = np.flatnonzero(counts)
-        low, high, has_far = sound_range(distinct + int(values.min()), counts[distinct])
+        counts = counts[distinct]
+        distinct += int(values.min())
     else:
-        low, high, has_far = sound_range(*np.unique(values, return_counts=True))
-    return full_range(values.astype(np.float64), low, high), has_far
+        distinct, counts = np.unique(values, return_counts=True)
+    low, high, has_far = sound_range(distinct, counts)
+    notes = (FAR_PIXELS,) if has_far else ()
+    used = distinct[(low <= distinct) & (distinct <= high)]
+    if has_far_largest(used):
+        notes += (f"{used[-1]} {FAR_LARGEST}",)
+    return full_range(values.astype(np.float64), low, high), notes
 
 
 def with_contrast(image: Image.Image) -> Image.Image:

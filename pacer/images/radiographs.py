@@ -13,7 +13,6 @@ from PIL import ExifTags, Image, ImageFile, ImageOps
 
 from pacer.images.dicom import dicom_image, read_dicom
 from pacer.images.greyscale import (
-    FAR_PIXELS,
     NOTES,
     OWNER,
     Refused,
@@ -126,11 +125,11 @@ def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
         orientation = _orientation(image)
         _load_undamaged(image)
         if image.mode.startswith(_DEEP):
-            grey, has_far = deep_grey(np.asarray(image))
+            grey, notes = deep_grey(np.asarray(image))
             is_inverted = getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0
             shown = Image.fromarray(255 - grey if is_inverted else grey)
         else:
-            has_far = False
+            notes = ()
             # Pillow warns about a palette's transparency and drops it
             image.info.pop("transparency", None)
             shown = image.convert("L" if image.mode in _GREY else "RGB")
@@ -138,8 +137,8 @@ def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
         if orientation != 1:
             shown.getexif()[ExifTags.Base.Orientation] = orientation
             shown = ImageOps.exif_transpose(shown)
-        if has_far:
-            shown.info[NOTES] = (FAR_PIXELS,)
+        if notes:
+            shown.info[NOTES] = notes
         return with_contrast(shown)
 
 

@@ -22,11 +22,11 @@ from PIL import Image
 from pacer.core.anchor import POLARITIES, Anchor
 from pacer.core.contexts import Context, availability, context_of
 from pacer.core.errors import DataError
-from pacer.corpus.readers.views import View, parse_view
 from pacer.display.numbers import number
 from pacer.display.tables import Displayed, Table
 from pacer.images.dicom import header_view
 from pacer.images.radiographs import as_radiograph, read_image
+from pacer.images.views import View, parse_view
 from pacer.tables.hygiene import LINE_ENDS, fault_of, is_absent
 from pacer.tables.values import shown
 from pacer.text.cleaning.cleaners import sentence_ends

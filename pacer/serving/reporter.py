@@ -16,13 +16,13 @@ from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_json
-from pacer.corpus.readers.views import parse_view
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.lists.maps import read_predictor
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import DTYPES, as_stored
 from pacer.images.greyscale import NOTES
+from pacer.images.views import parse_view
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.serving.case import (
     GENERATED_NOTE,

@@ -73,14 +73,10 @@ _EMPTY = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_ABSENT = 300
-#: Error values that a spreadsheet shows, in any language, in a cell that it cannot compute or that
-#: is too narrow; the content is lost. Also a pattern for polars. ``#N/A`` (``#NV`` in German) is
-#: not among them, because it can mean that there was no content.
-LOST = (
-    r"(?i)^\s*=?(?:#(?:DIV/0!|GETTING_DATA|#+|[^\s\d#!?/]{2,20}[!?])|(?:Err|Fehler"
-    r"|Erreur)\s?:\s?\d{3})\s*$"
-)
-_SPREADSHEET_ERROR = re.compile(rf"{LOST}|^\s*#(?:N/[ABD]|NV)!?\s*$", re.IGNORECASE)
+#: Error values that Excel shows, such as ``#NAME?``, ``#DIV/0!`` and ``####``; the content is lost.
+#: Also a pattern for polars. ``#N/A`` is not among them: it can mean that there was no content.
+LOST = r"^\s*=?#(?:DIV/0!|[^\s\d#!?/]{2,20}[!?]|#+)\s*$"
+_SPREADSHEET_ERROR = re.compile(rf"{LOST}|^\s*#N/A!?\s*$", re.IGNORECASE)
 
 
 #: Matches reports in English, short ones also by other words; for polars.

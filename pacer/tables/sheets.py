@@ -1,6 +1,5 @@
 """Sheets of Excel's workbooks."""
 
-import re
 import warnings
 from datetime import datetime
 from importlib import import_module
@@ -8,25 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import DataError
+from pacer.tables.mending import reading
 from pacer.tables.table import SourceTable
 
 #: Excel keeps 15 digits of a number.
 _EXCELS_LARGEST = 10**15
-#: A part of a number format: a digit, words in quotes, an escaped sign, or another sign.
-_FORMAT = re.compile(r'0|"[^"]*"|\\.|[-/ ()]')
 
 
 def read_sheet(path: Path, name: str | None) -> SourceTable:
-    """Read a sheet of a workbook. Its header is the first row with more than one filled cell, or
-    with one if no row has more; the rows above it are a title. Formulas have the value that was
-    saved, and all rows of a merged cell have its value.
+    """Read a sheet of a workbook, whose first row that is not empty has the names of the columns.
+    Formulas have the value that was saved.
 
     Args:
         name: name of the sheet; None: the first visible sheet.
 
     Raises:
-        DataError: openpyxl is not installed, the file cannot be read, has no such sheet, or a
-            formula has no value.
+        DataError: openpyxl is not installed, the file cannot be read or has no such sheet, a
+            formula has no value, cells are merged, or a title is above the header.
     """
     try:
         load = import_module("openpyxl").load_workbook
@@ -59,19 +56,22 @@ def read_sheet(path: Path, name: str | None) -> SourceTable:
         raise DataError(
             f"{path}, {name}, cell {lost[0]}{more}: the value of the formula was not saved; {way}"
         )
-    for area in list(sheet.merged_cells.ranges):
-        corner = sheet.cell(area.min_row, area.min_col)
-        sheet.unmerge_cells(str(area))
-        for row in range(area.min_row + 1, area.max_row + 1):
-            sheet.cell(row, area.min_col, corner.value).number_format = corner.number_format
+    if areas := sheet.merged_cells.ranges:
+        raise DataError(
+            f"{path}, {name}: the cells {next(iter(areas))} are merged; unmerge the cells of the "
+            "sheet, and fill each of them, in a spreadsheet program"
+        )
     rows = {cells[0].row: tuple(map(_cell_value, cells)) for cells in sheet.iter_rows()}
     num_filled = {number: sum(cell is not None for cell in row) for number, row in rows.items()}
     rows = {number: row for number, row in rows.items() if num_filled[number]}
-    headers = [number for number in rows if num_filled[number] > 1]
-    first = headers[0] if headers else min(rows, default=0)
-    titles = [number for number in rows if number < first]
-    for number in titles:
-        del rows[number]
+    first = min(rows, default=0)
+    below = next((number for number in rows if num_filled[number] > 1), first)
+    if below > first:
+        raise DataError(
+            f"{path}, {name}: row {first} has one cell and row {below} has {num_filled[below]}; "
+            "the first row must hold the column names, so delete the rows above them in a "
+            "spreadsheet program"
+        )
     header = rows.pop(first, ())
     columns = [
         place
@@ -87,39 +87,16 @@ def read_sheet(path: Path, name: str | None) -> SourceTable:
         list(rows),
         [tuple(row[place] for place in columns) for row in rows.values()],
         unread=unread,
-        notes={f"row {number}: a title above the header, not used": 1 for number in titles},
+        reading=reading(path, sheet=name),
     )
 
 
 def _cell_value(cell: Any) -> Any:
-    """Return the value of a cell as it is shown: a day without a time, an id with its zeros, a
-    rounded number with an exponent."""
+    """Return the value of a cell: a day without a time if it is shown so, a number of more digits
+    than Excel keeps with an exponent."""
     value = cell.value
-    form = cell.number_format
-    if isinstance(value, datetime) and "h" not in form.lower():
+    if isinstance(value, datetime) and "h" not in cell.number_format.lower():
         return value.date()
-    if not isinstance(value, int | float):
-        return value
-    if abs(value) >= _EXCELS_LARGEST:
+    if isinstance(value, int | float) and abs(value) >= _EXCELS_LARGEST:
         return f"{value:e}"
-    return _as_formatted(value, form) if isinstance(value, int) or value.is_integer() else value
-
-
-def _as_formatted(value: float, form: str) -> Any:
-    """Return a whole number in the format of an id: digits with leading zeros, and words or signs
-    between them, such as ``"P"0000`` and ``000-000``. With any other format return the number."""
-    parts = re.findall(_FORMAT, form)
-    places = [part for part in parts if part == "0"]
-    if "".join(parts) != form or not places or value < 0:
-        return value
-    digits = f"{int(value):0{len(places)}}"
-    num_in_place = len(digits) - len(places) + 1  # the first place has all extra digits
-    text = ""
-    for part in parts:
-        if part == "0":
-            text += digits[:num_in_place]
-            digits = digits[num_in_place:]
-            num_in_place = 1
-        else:
-            text += part.strip('"\\')
-    return text
+    return value

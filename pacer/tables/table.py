@@ -11,6 +11,7 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.tables.hygiene import LARGEST_EXACT, rounding_fault
+from pacer.tables.mending import mending_line, reading
 from pacer.tables.values import shown
 
 Kind = Literal["csv", "json", "jsonl", "parquet", "xlsx", "txt"]
@@ -22,6 +23,10 @@ _INDEX = re.compile(r"\s*|Unnamed: \d+[._\w]*|\.\.\.\d+|__index_level_\d+__")
 _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
 #: A lone surrogate, which JSON can contain but a table cannot.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+#: A number that cannot be an id: with a point or comma as decimal mark, or an exponent.
+_DECIMAL = re.compile(r"[+-]?(?:\d*[.,]\d+|\d+[.,]|\d+(?=e\+))(?:e[+-]?\d+)?", re.IGNORECASE)
+#: Such a number that is whole, and has not been rounded.
+_WHOLE = re.compile(r"\d{1,15}[.,]0*")
 
 
 class SourceTable(NamedTuple):
@@ -40,8 +45,8 @@ class SourceTable(NamedTuple):
     of_32_bits: Collection[str] = ()
     #: Numbers of rows of the other sheets of a workbook.
     unread: Mapping[str, int] | None = None
-    #: Changes that were made to the file's form, and how often.
-    notes: Mapping[str, int] | None = None
+    #: The call of polars that reads the file, if it differs from that for its suffix.
+    reading: str = ""
 
     @property
     def places(self) -> list[str]:
@@ -71,12 +76,9 @@ class SourceTable(NamedTuple):
         place = self.columns.index(column)
         return [row[place] for row in self.rows]
 
-    def frame(self, columns: Sequence[str], decimals: Collection[str] = ()) -> pl.DataFrame:
-        """Return columns as text, in the order of the file's rows; an empty CSV cell is null.
-
-        Args:
-            decimals: columns whose whole numbers keep their decimal point; elsewhere 7.0 becomes 7,
-                because gaps in a column can turn integer ids into decimals.
+    def frame(self, columns: Sequence[str]) -> pl.DataFrame:
+        """Return columns as text, in the order of the file's rows; an empty CSV cell is null, and
+        7.0 is 7, because gaps in a column can turn integer ids into decimals.
 
         Raises a DataError if a value is neither text nor a number, date or time.
         """
@@ -84,13 +86,42 @@ class SourceTable(NamedTuple):
         for name in columns:
             exact_below = 2**24 if name in self.of_32_bits else LARGEST_EXACT
             texts[name] = [
-                _as_text(value, f"{self.path}, {place}, {name}", name in decimals, exact_below)
+                _as_text(value, f"{self.path}, {place}, {name}", exact_below)
                 for place, value in zip(self.places, self.values(name), strict=True)
             ]
         frame = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()))
         if self.kind == "csv":
             frame = frame.with_columns(pl.col(pl.String).replace("", None))
         return frame
+
+    def ids(self, column: str) -> pl.Series:
+        """Return a column of ids as text, without the blanks around them; null for an empty cell.
+
+        Ids are text; a whole number is its digits. Excel stores every number as a float, so there a
+        whole float is a whole number. Raises a DataError for any other number, because it may have
+        been rounded, and for a value that is neither text nor a number.
+        """
+        ids = [_id_text(value, self.kind) for value in self.values(column)]
+        for place, id, value in zip(self.places, ids, self.values(column), strict=True):
+            where = f"{self.path}, {place}, {column}"
+            if id == "":
+                raise DataError(f"{where}: expected an id, which is text, got {shown(value)}")
+            if id is None or not _DECIMAL.fullmatch(id):
+                continue
+            name, remedy = "ids_without_point", "remove the point"
+            if not _WHOLE.fullmatch(id):
+                name = "ids_from_source"
+                remedy = "this one may have been rounded, so read them as text from the source"
+            raise DataError(
+                f"{where}: got the number {id}; ids are text; {remedy}:\n"
+                f"{self.mended(name, column)}"
+            )
+        return pl.Series(column, ids, pl.String)
+
+    def mended(self, name: str, column: str = "", **values: Any) -> str:
+        """Return the line ``name`` of ``mending.yaml`` for this file."""
+        read = self.reading or reading(self.path)
+        return mending_line(name, self.path, read=read, column=column, **values)
 
     def check_ids(self, columns: Sequence[str]) -> None:
         """Raise a DataError if an id was rounded, because rows of different examinations or
@@ -112,7 +143,21 @@ def _shown_name(name: str) -> str:
     return name if _NAME.fullmatch(name) else "a text"
 
 
-def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | None:
+def _id_text(value: Any, kind: Kind) -> str | None:
+    """Return an id, or a number that cannot be one, as text; None for an empty cell, and "" for a
+    value of another type."""
+    if value is None or value != value:  # null or NaN
+        return None
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return ""
+    if kind == "xlsx" and isinstance(value, float) and value.is_integer():
+        return str(int(value))  # read_sheet returns those below 10**15
+    return str(value)
+
+
+def _as_text(value: Any, place: str, exact_below: int) -> str | None:
     if value is None or value != value:  # null or NaN
         return None
     if isinstance(value, str):
@@ -127,5 +172,5 @@ def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | N
     if isinstance(value, float) and value.is_integer():
         if abs(value) >= exact_below:  # rounded; the checks of ids refuse the exponent
             return f"{value:e}"
-        return str(value if decimal else int(value))
+        return str(int(value))
     return str(value)

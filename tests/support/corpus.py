@@ -29,7 +29,7 @@ def built(config: Corpus, folder: Path) -> dict[str, Any]:
     audit = build_corpus(config, folder / "source", folder / "corpus")
     rows = audit["rows"]
     assert sum(rows["read"].values()) == sum(
-        rows[name] for name in ("used", "bad", "left_out", "beyond_limit")
+        rows[name] for name in ("used", "bad", "left_out", "previous_only", "beyond_limit")
     )
     return audit
 

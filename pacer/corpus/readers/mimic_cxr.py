@@ -2,8 +2,8 @@
 metadata and splits.
 
 The rows are those of the metadata, one per image. Each row gets its split and the sections of its
-examination's report. The rows are then processed like a table of examinations
-(:mod:`pacer.corpus.readers.image_rows`).
+examination's report. The rows are then grouped like those of a table
+(:mod:`pacer.corpus.studies`).
 """
 
 import re
@@ -14,17 +14,35 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.corpus.account import LEFT_OUT, Notes, Rows
+from pacer.corpus.previous import with_previous
 from pacer.corpus.readers.files import read_files
-from pacer.corpus.readers.image_rows import OF_PREVIOUS, TEXTS, UNUSED, studies_of
+from pacer.corpus.readers.mimic_sections import Sections, find_sections
 from pacer.corpus.readers.views import VIEW_IN_FULL
-from pacer.corpus.sections import find_sections
 from pacer.corpus.source import Source
+from pacer.corpus.studies import (
+    OF_PREVIOUS,
+    REPORT,
+    choose_images,
+    fault_where,
+    group_images,
+    view_rank,
+)
 from pacer.tables.files import open_table
-from pacer.tables.hygiene import EMPTY_CELL
+from pacer.tables.hygiene import (
+    ANY_RESIDUE,
+    CONTROL,
+    EMPTY_CELL,
+    PLACEHOLDER,
+    is_absent,
+    without_residue,
+)
 from pacer.tables.table import shown_columns
+from pacer.tables.values import mapped, quoted
 
 NAMES = {"frontal": "dicom_id", "lateral": "dicom_id"} | OF_PREVIOUS
 _REPORT_FILE = re.compile(r"(?:^|/)s([0-9]+)\.txt\Z")
+#: The sections of a report.
+SECTIONS = Sections._fields
 _STUDY = ["subject", "study"]
 _IMAGE = [*_STUDY, "dicom"]
 #: The columns of the two tables, and our names for them.
@@ -36,6 +54,8 @@ _METADATA = _IDS | {
     VIEW_IN_FULL: "view in full",
 }
 _SPLIT = _IDS | {"split": "split"}
+#: Our names of the splits, by MIMIC-CXR-JPG's.
+_SPLITS = {"train": "train", "validate": "val", "test": "test"}
 
 
 def read(source: Source, config: Corpus, notes: Notes) -> Rows:
@@ -74,30 +94,62 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     # if no image of the examination has a split, the whole examination is left out below
     is_omitted = pl.col("split").is_null() & (pl.col("num_splits") > 0)
     rows = rows.exclude("", is_omitted, "the image is not in the split table", LEFT_OUT)
-    # a time is a number without leading zeros; the time parser refuses other forms that are
-    # ambiguous
-    time = (
-        pl.col("time")
-        .str.replace(r"^(0|[1-9]\d{0,3})(\.\d+)?$", "000000$1$2")
-        .str.replace(r"^0+(\d{6})\b", "$1")
-    )
-    images = rows.used.with_columns(time).join(
+    images = rows.used.join(
         texts.drop("file", "row"), on="study", how="left", maintain_order="left"
     )
-    unused = (
-        pl.when(pl.col("num_splits") == 0)
+    fields = pl.col("subject", "study", "view", "date", "time", "split").str.strip_chars()
+    images = images.with_columns(fields.str.replace(EMPTY_CELL, "").replace("", None))
+    # a time is a number, so its leading zeros are lost: 85027.0 is 08:50:27
+    number = pl.col("time").str.extract_groups(r"^(\d{1,6})(\.\d+)?$")
+    digits = number.struct.field("1").str.zfill(6) + number.struct.field("2").fill_null("")
+    images = images.with_columns(
+        day=pl.col("date").str.to_date("%Y%m%d", strict=False),
+        clock=digits.str.to_time("%H%M%S%.f", strict=False),
+        known_split=pl.col("split").replace_strict(_SPLITS, default=None),
+        image=pl.format(
+            "p{}/p{}/s{}/{}.jpg", pl.col("subject").str.head(2), "subject", "study", "dicom"
+        ),
+        unused=pl.when(pl.col("num_splits") == 0)
         .then(pl.lit("none of its images is in the split table"))
         .when(pl.col("num_splits") > 1)
         .then(pl.lit("its images are in two splits"))
         .when(pl.col("has_file").is_null())
-        .then(pl.lit("there is no report"))
+        .then(pl.lit("there is no report")),
+        rank=mapped("view", view_rank, pl.Int64),
     )
-    path = pl.format(
-        "p{}/p{}/s{}/{}.jpg", pl.col("subject").str.head(2), "subject", "study", "dicom"
+    faults = (
+        fault_where(
+            pl.col(written).is_not_null() & pl.col(parsed).is_null(),
+            field,
+            f"expected {form}",
+            mapped(written, quoted),
+        )
+        for written, parsed, field, form in (
+            ("date", "day", "StudyDate", "YYYYMMDD"),
+            ("time", "clock", "StudyTime", "HHMMSS.f as a number"),
+            ("split", "known_split", "split", ", ".join(_SPLITS)),
+        )
     )
-    one_split = pl.when(pl.col("num_splits") == 1).then("split")
-    images = images.with_columns(path.alias("image"), unused.alias(UNUSED), one_split)
-    return studies_of(rows._replace(used=images), "metadata", notes)
+    one_split = pl.when(pl.col("num_splits") == 1).then("known_split")
+    images = _with_texts(images.with_columns(fault=pl.coalesce(faults)), notes)
+    images = images.with_columns(split=one_split)
+    candidates, image_rows = group_images(rows._replace(used=images))
+    studies, _ = choose_images(candidates, image_rows, "metadata", notes)
+    # also a study without a split, or without a usable image, can be the previous one
+    is_text = ~pl.any_horizontal(pl.col(REPORT).str.contains(CONTROL).fill_null(False))
+    sources = candidates.used.with_columns(may_precede=is_text)
+    return with_previous(studies, sources, "metadata", notes)
+
+
+def _with_texts(images: pl.DataFrame, notes: Notes) -> pl.DataFrame:
+    """Return the sections without entities, removed names (``___``) and words for no text."""
+    for name in SECTIONS:
+        escaped = pl.when(pl.col(name).str.contains(ANY_RESIDUE)).then(name).alias(name)
+        plain = images.select(escaped).select(mapped(name, without_residue)).to_series()
+        images = images.with_columns(pl.coalesce(plain, name).alias(name))
+        images = images.with_columns(pl.col(name).str.replace_all(PLACEHOLDER, "___"))
+        images = notes.null_if_absent(images, name, is_absent, "study")
+    return images
 
 
 def read_reports(path: Path) -> pl.DataFrame:
@@ -117,9 +169,9 @@ def read_reports(path: Path) -> pl.DataFrame:
                     f"{path}/{name} is not valid UTF-8 ({reason}); save it as UTF-8"
                 ) from None
             rows.append(
-                (f"{path}/{name}", match[1], *(getattr(sections, section) for section in TEXTS))
+                (f"{path}/{name}", match[1], *(getattr(sections, section) for section in SECTIONS))
             )
-    columns = dict.fromkeys(("file", "study", *TEXTS), pl.String())
+    columns = dict.fromkeys(("file", "study", *SECTIONS), pl.String())
     return (
         pl.DataFrame(rows, columns, orient="row")
         .with_columns(row=pl.lit(""), has_file=True)

@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from pacer.config import Corpus
+from pacer.core.errors import DataError
 from pacer.core.io import files_below
 from pacer.corpus.account import LEFT_OUT, Notes, Rows
 from pacer.corpus.readers.files import read_files
@@ -37,6 +38,13 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     check reports it.
     """
     path = source.files["reports"]
+    if path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".xlsx", ".parquet")):
+        raise DataError(
+            "corpus.openi.reports takes NLMCXR_reports.tgz or its unpacked folder of XML files, "
+            f"but {path} is a table; join Kaggle's indiana_reports.csv with "
+            "indiana_projections.csv and set corpus.format: table (docs/data.md, under "
+            '"Kaggle\'s two tables of Open-I", has the lines)'
+        )
     projections = source.files["projections"]
     views = read_views(projections)
     files = _image_files(source.images)

@@ -1,153 +1,245 @@
-"""Reader of a user's table of examinations: CSV, Excel, Parquet or JSONL, one row per image or one
-row per examination.
+"""Reader of the format ``table``, which docs/data.md writes down: a table of examinations in CSV,
+Excel, Parquet or JSONL, with a row per image or a row per examination.
 
-The rows are converted by :mod:`pacer.corpus.readers.image_rows`. The columns are checked before any
-row is converted.
+What is not in the format is refused: a file by an error, a row by a line of ``problems.csv``
+(:mod:`pacer.corpus.readers.cells`). :mod:`pacer.corpus.checks` counts what may be wrong and can be
+seen.
 """
 
-import os
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.core.findings import FINDINGS
-from pacer.core.io import yaml_beside
-from pacer.corpus.account import Notes, Rows
-from pacer.corpus.priors import YEAR_FIRST
-from pacer.corpus.readers.image_rows import (
-    COLUMNS,
-    OF_PREVIOUS,
-    REPORT,
-    REQUIRED,
-    SPLITS,
-    WHOLE,
-    studies_of,
-)
-from pacer.corpus.readers.views import may_be_dicom, parse_view
+from pacer.corpus.account import LEFT_OUT, Notes, Rows
+from pacer.corpus.checks import mender, note_rows
+from pacer.corpus.images import images_of, inspect_images
+from pacer.corpus.previous import with_previous
+from pacer.corpus.readers.cells import WHOLE, with_parsed_fields, with_texts
+from pacer.corpus.readers.views import header_views, may_be_dicom
 from pacer.corpus.source import Source, matching_files
+from pacer.corpus.studies import (
+    OF_PREVIOUS,
+    PREVIOUS,
+    REPORT,
+    TEXTS,
+    choose_images,
+    group_images,
+    view_rank,
+)
+from pacer.images.views import parse_view
 from pacer.tables.delimited import CsvForm
 from pacer.tables.files import open_table
-from pacer.tables.hygiene import is_empty_cell
+from pacer.tables.hygiene import EMPTY_CELL
 from pacer.tables.table import SourceTable, shown_columns
 from pacer.tables.values import mapped, quoted
 
+_IDS = ("site", "subject", "study")
 #: Columns for the paths of an examination's images, in a table with one row per examination.
 _IMAGES = ("frontal", "lateral")
-NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
-_SCRIPTS: dict[str, str] = yaml_beside(__file__, "table.yaml")
-#: Columns of labels in public collections.
-_LABELS = {*FINDINGS, "no finding"}
-#: A table with this many columns of labels, and no text, has no reports.
-_MANY_LABELS = 3
-#: A column with at most this many values may hold the split.
-_FEW = 10
-#: Name of the folders of images among the texts that may state the split; they are only a hint.
-_FOLDERS = "image folders"
-#: Names of columns that may hold the split, whatever their values.
-_NAMED_SPLIT = (
-    r"(?i)^column (.*(split|fold(?!er)|partition|subset)|set$|(is_?)?(train|val|test)(ing|_?set)?$)"
-)
+_OTHERS = ("exam", "view", "date", "time", "order", "split")
+#: The columns of the format.
+COLUMNS = (*_IDS, "image", *_IMAGES, *_OTHERS, *TEXTS, WHOLE)
+NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS | {"prior_findings": PREVIOUS}
+
+#: A path that is a list of paths written as text.
+_LIST_AS_TEXT = r"^\s*\[.*\]\s*$|\.\w{2,4}['\"]?\s*[;,|]\s*['\"]?\S+\.\w{2,4}\s*$"
 
 
 def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     """Return every examination of the table, which may be several files with the same columns."""
-    files = matching_files(source.files["file"])
     settings = config.table
-    form = CsvForm(settings.delimiter, settings.encoding, "corpus.table.", settings.quotes)
-    parts: list[pl.DataFrame] = []
-    columns: set[str] | None = None
-    cells_of_unused = Counter[str]()
-    for path in files:
-        table = _open(path, form, settings.sheet, notes)
-        if columns is not None and set(table.columns) != columns:
-            differ = shown_columns(sorted(set(table.columns) ^ columns))
+    form = CsvForm(settings.delimiter, settings.encoding, "corpus.table.")
+    files = matching_files(source.files["file"])
+    tables = [_open(path, form, settings.sheet, notes) for path in files]
+    for table in tables:
+        if set(table.columns) != set(tables[0].columns):
+            differ = shown_columns(sorted({*table.columns} ^ {*tables[0].columns}))
             raise DataError(
-                f"{path} and {files[0]} differ in the columns {differ}; all files of a table must "
-                "have the same columns"
+                f"{table.path} and {files[0]} differ in the columns {differ}; all files of a table "
+                "must have the same columns"
             )
-        columns = set(table.columns)
-        names = _columns(table, settings.columns)
-        table = _with_text(table, names.get("image"), notes)
-        if script := _script(table, names, str(source.files["file"]), str(source.images)):
-            raise DataError(
-                f"{path} contains images or lists; run this script, then use the .files.parquet it "
-                f"writes:{script}"
-            )
-        used = table.frame(
-            list(dict.fromkeys(names.values())), decimals=(settings.columns.get("time", "time"),)
-        )
-        images = used.select(pl.col(column).alias(name) for name, column in names.items())
-        unused = [column for column in table.columns if column not in names.values()]
-        images = images.with_columns(_candidates_for_split(table, unused))
-        for column in unused:
-            values = table.values(column)
-            cells_of_unused[column] += sum(value is not None for value in values)
-        parts.append(
-            images.with_columns(
-                file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)
-            )
-        )
-    images = _with_whole_ids(pl.concat(parts, how="diagonal"), notes)
-    if "frontal" in images.columns:
-        images = _image_rows(images, notes)
-    if "split" not in images.columns or images["split"].null_count() == images.height:
-        images = _with_split(images, os.path.commonpath([path.parent for path in files]), notes)
-    split_sources = notes.topics.get("other_split", {}).get("table", ())
-    for column, number in cells_of_unused.items():
-        if quoted(f"column {column}", words=9) not in split_sources:
-            notes.count("unknown_fields", "table", quoted(column), number)
-    notes.read["table"] = images.height
-    if settings.dates is not None and "date" in images.columns:
-        images = images.with_columns(_year_first(settings.dates).alias(YEAR_FIRST))
-    return studies_of(Rows(images), "table", notes, source.images)
+    names = _columns(tables[0], settings.columns)
+    mend = mender(config)
+    for table in tables:
+        _refuse_lists(table, names, source.images, mend, len(tables) > 1)
+    rows = pl.concat(_rows_of(table, names, notes) for table in tables)
+    rows = with_texts(_with_sites(rows), notes)
+    if "frontal" in names:
+        rows = _image_rows(rows, notes)
+    notes.read["table"] = rows.height
+    rows = with_parsed_fields(rows, settings.dates, mend).with_columns(
+        id=pl.col("study").fill_null("")
+    )
+    note_rows(rows, notes)
+    images = Rows(_with_ranks(rows, source.images, notes))
+    is_empty = pl.all_horizontal(pl.col(COLUMNS).is_null())
+    images = images.exclude("", is_empty, "an empty row", LEFT_OUT)
+    studies, image_rows = group_images(images, mend)
+    candidates = studies.used
+    studies, prior_only = choose_images(studies, image_rows, "table", notes)
+    headers = inspect_images(images_of(studies.used), source.images)
+    unusable = headers.drop_nulls("problem")["image_id"]
+    # the report of another examination, or of an image that is none, is nobody's previous report
+    used = studies.used.filter(~pl.col("frontal").is_in(unusable.implode()))["study"]
+    may_precede = pl.col("study").is_in([*used, *prior_only])
+    sources = candidates.with_columns(may_precede=may_precede)
+    studies = with_previous(studies, sources, "table", notes)
+    return studies._replace(headers=headers)
 
 
 def _open(path: Path, form: CsvForm, sheet: str | None, notes: Notes) -> SourceTable:
-    """Open a file, and note unusual forms and sheets that are not read."""
-    table = _with_stripped_names(open_table(path, form, sheet), notes)
-    for note, number in (table.notes or {}).items():
-        notes.count("table_form", "table", note, number)
+    """Open a file; blanks around the names of its columns are removed."""
+    table = open_table(path, form, sheet)
     for name, num_rows in (table.unread or {}).items():
         notes.count("unknown_fields", "table", f"sheet {quoted(name)}", num_rows)
-    return table
+    return table._replace(columns=[name.strip() for name in table.columns])
 
 
-def _candidates_for_split(table: SourceTable, columns: Sequence[str]) -> list[pl.Series]:
-    """Return, as texts, those of some columns that have few different values."""
-    candidates = []
-    for column in columns:
-        texts = [str(value) for value in table.values(column)]
-        if len(set(texts)) <= _FEW:
-            candidates.append(pl.Series(f"column {column}", texts, pl.String))
-    return candidates
+def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
+    """Map the columns of the format to the table's, for those that the table has.
+
+    A name without a mapping maps to itself, unless the column of that name is mapped to another
+    name. One column may be mapped to several of the ids and the image. The view may be missing if
+    the images are DICOM files, whose headers contain it.
+    """
+    have = table.columns
+    # a column named order may hold anything
+    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")}
+    names |= mapping
+    problems = [
+        f"unknown key {name} (expected one of {', '.join(COLUMNS)})"
+        for name in mapping.keys() - set(COLUMNS)
+    ]
+    is_by_study = names.get("frontal") in have and names.get("image") not in have
+    for name in ("image",) if is_by_study else _IMAGES:
+        names.pop(name, None)
+    needed = ["subject", "study", "frontal" if is_by_study else "image"]
+    if not is_by_study and not _may_be_dicom(table, names.get("image")):
+        needed.append("view")
+    for name in dict.fromkeys((*needed, *(name for name in mapping if name in names))):
+        if names.get(name) not in have:
+            problems.append(f"no column {names.get(name, name)} for {name}")
+    if not any(names.get(name) in have for name in (*REPORT, WHOLE)):
+        problems.append("no column for findings, impression or whole_report (all in one text)")
+    named = [name for name in names.values() if name in have]
+    shared = [names.get(name) for name in (*_IDS, "image")]
+    twice = [
+        column
+        for column in dict.fromkeys(named)
+        if have.count(column) > 1 or named.count(column) > max(1, shared.count(column))
+    ]
+    problems += [f"column {column} appears, or is mapped, more than once" for column in twice]
+    if "order" in mapping and names.get("date") in have:
+        problems.append(
+            f"order and {names.get('date')} both give the order of studies; remove one from table "
+            "or mapping"
+        )
+    if problems:
+        raise DataError(
+            f"{table.path}: {'; '.join(problems)}. Columns of the table: {shown_columns(have)}. "
+            "Name your columns in corpus.table.columns, for example {subject: patient_id, "
+            "study: exam_id, image: file}"
+        )
+    return {name: column for name, column in names.items() if column in have}
 
 
-def _year_first(form: str) -> pl.Expr:
-    """Return the column ``date`` as YYYY-MM-DD, with or without zeros. Cells that do not have the
-    form, and any text after a date, are unchanged."""
-    mark = re.escape(form[2])
-    pattern = rf"^\s*(\d{{1,2}}){mark}(\d{{1,2}}){mark}(\d{{4}})"
-    replacement = "$3-$1-$2" if form.startswith("MM") else "$3-$2-$1"
-    return pl.col("date").str.replace(pattern, replacement)
+def _may_be_dicom(table: SourceTable, image: str | None) -> bool:
+    paths = table.values(image) if image in table.columns else []
+    return any(isinstance(path, str) and may_be_dicom(path) for path in paths)
+
+
+def _rows_of(table: SourceTable, names: Mapping[str, str], notes: Notes) -> pl.DataFrame:
+    """Return the columns of the format as text, with the place of each row; blanks and words for
+    empty cells are removed, except in texts. Count the cells of other columns."""
+    for column in table.columns:
+        if column not in names.values():
+            filled = sum(value is not None for value in table.values(column))
+            notes.count("unknown_fields", "table", quoted(column), filled)
+    ids = {name: table.ids(names[name]) for name in _IDS if name in names}
+    others = {name: column for name, column in names.items() if name not in _IDS}
+    frame = table.frame(list(dict.fromkeys(others.values())))
+    rows = frame.select(
+        pl.col(others[name]).alias(name) if name in others else pl.lit(None, pl.String).alias(name)
+        for name in COLUMNS
+        if name not in _IDS
+    )
+    rows = rows.with_columns(
+        pl.lit(None, pl.String).alias(name) if name not in ids else ids[name].alias(name)
+        for name in _IDS
+    )
+    cells = [*_IDS, "image", *_IMAGES, *_OTHERS]
+    return rows.with_columns(
+        pl.col(cells).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None),
+        file=pl.lit(str(table.path)),
+        row=pl.Series(table.places, dtype=pl.String),
+    )
+
+
+def _refuse_lists(
+    table: SourceTable,
+    names: Mapping[str, str],
+    folder: Path,
+    mend: Callable[..., str],
+    is_part: bool,
+) -> None:
+    """Raise a DataError with the polars lines that mend a table, maybe one of several files, whose
+    cells hold lists or pictures instead of a path."""
+    column = names.get("image") or names["frontal"]
+    cells = {name: _first_cell(table, name) for name in (column, names.get("view", "")) if name}
+    lists = [name for name, cell in cells.items() if isinstance(cell, list)]
+    texts = [name for name, cell in cells.items() if isinstance(cell, str)]
+    if column in lists:
+        what, lines = "a list", mend("explode_lists", columns=lists)
+    elif column in texts:
+        what, lines = "a list written as text", mend("lists_as_text", columns=texts)
+    elif isinstance(cells[column], dict | bytes):
+        what = "a picture"
+        lines = mend(
+            "write_pictures", column=column, folder=str(folder), stem=table.path.name.split(".")[0]
+        )
+    else:
+        return
+    ways = "run these lines, then set corpus.table.file to the file that they write"
+    if is_part:
+        ways += (
+            ", which holds the rows of all files; if the files are splits, take the lines of "
+            "docs/data.md (Hugging Face's Parquet) instead, which add the column split"
+        )
+    raise DataError(
+        f"{table.path}, column {column}: {what}, but the format has the path of one image in a "
+        f"cell; {ways}:\n{lines}"
+    )
+
+
+def _first_cell(table: SourceTable, column: str) -> Any:
+    """Return the first cell that does not hold a path, if there is one."""
+    cells = [cell for cell in table.values(column) if cell]
+    return next((cell for cell in cells if not _is_path(cell)), None)
+
+
+def _is_path(cell: Any) -> bool:
+    return isinstance(cell, str) and not re.search(_LIST_AS_TEXT, cell)
+
+
+def _with_sites(rows: pl.DataFrame) -> pl.DataFrame:
+    """Make ids of the column ``site`` and the ids within it (``north/17``)."""
+    if rows["site"].null_count() == rows.height:
+        return rows
+    return rows.with_columns(
+        pl.format("{}/{}", pl.col("site").fill_null(""), name).alias(name)
+        for name in ("subject", "study")
+    )
 
 
 def _image_rows(studies: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     """Turn a row per examination, whose columns ``frontal`` and ``lateral`` name its images, into a
     row per image; an examination without images keeps a row. ``view`` is that of the frontal
     image."""
-    absent = {
-        name: pl.lit(None, pl.String) for name in ("lateral", "view") if name not in studies.columns
-    }
-    filled = [
-        mapped(name, lambda cell: None if is_empty_cell(cell) else cell)
-        for name in (*_IMAGES, "view")
-    ]
-    studies = studies.with_columns(**absent).with_columns(*filled)
     is_other = mapped("view", _is_not_frontal, pl.Boolean)
     for view in studies.filter(is_other)["view"]:
         notes.count("unknown_views", "table", f"{quoted(view)} of a frontal image")
@@ -159,7 +251,7 @@ def _image_rows(studies: pl.DataFrame, notes: Notes) -> pl.DataFrame:
         image="frontal"
     )
     laterals = studies.drop_nulls("lateral").with_columns(image="lateral", view=pl.lit("LATERAL"))
-    return pl.concat([frontals, laterals]).drop(_IMAGES)
+    return pl.concat([frontals, laterals])
 
 
 def _is_not_frontal(view: str) -> bool:
@@ -167,171 +259,28 @@ def _is_not_frontal(view: str) -> bool:
     return parsed is None or parsed.kind != "frontal"
 
 
-def _with_split(images: pl.DataFrame, top: str, notes: Notes) -> pl.DataFrame:
-    """Add the split, if another column, or the names of the files and of their folders below
-    ``top``, state one for each row; else count the columns and names that may state it."""
-    texts = {name: images[name] for name in images.columns if name.startswith("column ")}
-    texts |= {
-        "file names": images["file"].str.strip_prefix(top),
-        _FOLDERS: images["image"].str.extract(r"(.*)[/\\]"),
-    }
-    splits = pl.element().replace_strict(SPLITS, default=None).drop_nulls()
-    for source, text in texts.items():
-        words = text.str.to_lowercase().str.extract_all("[a-z]+")
-        split = words.list.eval(splits).list.last()
-        if split.n_unique() > 1 and not split.null_count() and source != _FOLDERS:
-            notes.count("other_split", "table", quoted(source, words=9), images.height)
-            return images.with_columns(split=split)
-        if split.count() or re.search(_NAMED_SPLIT, source):
-            notes.count("unused_split", "table", quoted(source, words=9), images.height)
-    return images
-
-
-def _with_whole_ids(images: pl.DataFrame, notes: Notes) -> pl.DataFrame:
-    """Remove blanks, and the .0 of whole numbers, which comes from gaps in a column, unless other
-    ids have decimals."""
-    for name in ("subject", "study"):
-        ids = pl.col(name).str.strip_chars()
-        is_decimal = ids.str.contains(r"^\d+[.,]\d*[1-9]\d*$").any()
-        without_zeros = ids.str.replace(r"^(\d{1,15})[.,]0+$", "$1")
-        whole = pl.when(is_decimal).then(ids).otherwise(without_zeros)
-        changed = images.filter(whole != pl.col(name)).select(pl.lit(name), name)
-        notes.count_first("mended_ids", "table", changed.iter_rows())
-        images = images.with_columns(whole.alias(name))
-    return images
-
-
-def _script(table: SourceTable, names: Mapping[str, str], files: str, folder: str) -> str | None:
-    """Return a Python script that converts pictures as Hugging Face's Parquet has them (``{bytes,
-    path}``, or only the bytes), and lists, to a table of paths with one row per image; None if the
-    table is one."""
-    if "image" not in names:  # a row per examination
-        return None
-    first = {
-        name: next(filter(None, table.values(names[name])), None)
-        for name in ("image", "view")
-        if name in names
-    }
-    lists = [repr(names[name]) for name, cell in first.items() if isinstance(cell, list)]
-    picture = first["image"][0] if isinstance(first["image"], list) else first["image"]
-    if isinstance(picture, dict | bytes):
-        kind = "pictures"
-    elif lists:
-        kind = "lists"
-    else:
-        return None
-    explode = f".explode({', '.join(lists)})" if lists else ""
-    content = 'picture["bytes"] or b""' if isinstance(picture, dict) else "picture"
-    return _SCRIPTS[kind].format(
-        files=files,
-        folder=folder,
-        explode=explode,
-        content=content,
-        image=names["image"],
-        read="read_ndjson" if table.kind == "jsonl" else "read_parquet",
-    )
-
-
-def _with_stripped_names(table: SourceTable, notes: Notes) -> SourceTable:
-    """Remove the blanks around column names, and count them."""
-    stripped = [name.strip() for name in table.columns]
-    for name in stripped:
-        if name not in table.columns:
-            notes.count(
-                "table_form", "table", f"column {quoted(name)}: blanks around its name, removed"
+def _with_ranks(images: pl.DataFrame, folder: Path, notes: Notes) -> pl.DataFrame:
+    """Add the ``rank`` of each image's view (:func:`view_rank`). A DICOM header gives the view that
+    a row lacks, and the direction of one that is only frontal."""
+    headers = header_views(images["image"].drop_nulls().unique(), folder)
+    ranks: list[int | None] = []
+    contradictions: list[tuple[str, str]] = []
+    for view, image, row in images.select("view", "image", "row").iter_rows():
+        header, words = headers.get(image, ("", ""))
+        parsed = parse_view(view)
+        in_header = parse_view(header)
+        is_finer = (
+            parsed == ("frontal", "other") and in_header is not None and in_header.kind == "frontal"
+        )
+        if in_header and (view is None or is_finer):
+            notes.count("header_views", "table", quoted(header))
+            view = header
+        elif in_header and parsed and in_header != parsed:
+            note = (
+                f"view {quoted(header)} in the header contradicts {quoted(view)} in the table; the "
+                "table is used"
             )
-    return table._replace(columns=stripped)
-
-
-def _with_text(table: SourceTable, image: str | None, notes: Notes) -> SourceTable:
-    """Decode columns of bytes that are text, as Impala and old versions of Hive write it, and count
-    them. The column of images may contain the images themselves, so it is text only if all values
-    are file names."""
-    columns = {name: table.values(name) for name in table.columns}
-    for name, cells in columns.items():
-        written = [cell for cell in cells if cell is not None]
-        if not written or not all(isinstance(cell, bytes) for cell in written):
-            continue
-        try:
-            texts = [None if cell is None else cell.decode() for cell in cells]
-        except UnicodeDecodeError:
-            continue
-        if name == image and not all(re.search(r"\.\w+$", text or ".png") for text in texts):
-            continue
-        columns[name] = texts
-        note = f"column {quoted(name)}: bytes, which are read as UTF-8"
-        notes.count("table_form", "table", note, len(written))
-    return table._replace(rows=list(zip(*columns.values(), strict=True)))
-
-
-def _has_only_numbers(table: SourceTable, columns: list[str]) -> bool:
-    """Whether the columns have cells, and all of them are numbers, as in columns of labels."""
-    cells = {str(cell).strip() for name in columns for cell in table.values(name) if cell}
-    numbers = {cell for cell in cells if re.fullmatch(r"[-+]?\d+([.,]\d+)?", cell)}
-    return bool(numbers) and numbers == cells - {""}
-
-
-def _columns(table: SourceTable, mapping: dict[str, str]) -> dict[str, str]:
-    """Map our column names to the table's names, for the columns that the table has.
-
-    A name without a mapping maps to itself, unless the column of that name is mapped to another
-    name. One column may be mapped to both ``subject`` and ``study``. The view may be missing if the
-    images are DICOM files, whose headers contain it.
-    """
-    path = table.path
-    have = table.columns
-    # a column named order may hold anything
-    known = (*COLUMNS, *_IMAGES)
-    names = {name: name for name in known if name not in (*mapping.values(), "order")} | mapping
-    problems = [
-        f"unknown key {name} (expected one of {', '.join(known)})"
-        for name in names.keys() - set(known)
-    ]
-    is_by_study = names.get("frontal") in have and names.get("image") not in have
-    required = ("subject", "study", "frontal") if is_by_study else REQUIRED
-    for name in ("image",) if is_by_study else _IMAGES:
-        names.pop(name, None)
-    named = list(names.values())
-    if "subject" in mapping and names["subject"] == names["study"]:
-        named.remove(names["study"])
-    image = names.get("image")
-    paths = [] if image is None or image not in have else table.values(image)
-    if any(may_be_dicom(path) for path in paths if isinstance(path, str)):
-        required = tuple(name for name in required if name != "view")
-    for name in dict.fromkeys((*required, *mapping)):
-        if names.get(name) not in have:
-            problems.append(f"no column {names.get(name, name)} for {name}")
-    texts = [names[name] for name in (*REPORT, WHOLE) if names.get(name) in have]
-    if not texts:
-        labels = [name for name in have if name.strip().lower() in _LABELS]
-        if len(labels) >= _MANY_LABELS:
-            raise DataError(
-                f"{path} has labels ({shown_columns(labels[:_MANY_LABELS])}, ...) and no reports, "
-                "so it cannot be used; if another column has reports, map it to findings, "
-                "impression or whole_report in corpus.table.columns"
-            )
-        problems.append(
-            "no column for findings, impression or whole_report (labels or boxes alone cannot be "
-            "used)"
-        )
-    elif _has_only_numbers(table, texts):
-        problems.append(
-            f"no words in {shown_columns(texts)}, only numbers, where reports are expected"
-        )
-    twice = [
-        column
-        for column in dict.fromkeys(named)
-        if column in have and have.count(column) + named.count(column) > 2
-    ]
-    problems += [f"column {column} appears, or is mapped, more than once" for column in twice]
-    if "order" in mapping and names.get("date") in have:
-        problems.append(
-            f"order and {names['date']} both give the order of studies; remove one from table or "
-            "mapping"
-        )
-    if problems:
-        raise DataError(
-            f"{path}: {'; '.join(problems)}. Columns of the table: {shown_columns(have)}; "
-            "map yours in corpus.table.columns"
-        )
-    return {name: column for name, column in names.items() if column in have}
+            contradictions.append((note, row))
+        ranks.append(view_rank(view, words))
+    notes.count_first("headers", "views", contradictions)
+    return images.with_columns(rank=pl.Series(ranks, dtype=pl.Int64))

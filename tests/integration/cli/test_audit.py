@@ -73,6 +73,23 @@ def test_a_sound_corpus(pacer, corpus):
     assert "zephyrine" not in outcome.out + outcome.error
 
 
+def test_polars_lines_of_the_audit_run_as_they_are_printed(pacer, corpus, repository: Path):
+    folder = repository / "mine"
+    rows = [f'p{n},s{n},f.png,"Heart {n} &lt; 5 cm.\nSigned by: A. Roe, MD"' for n in range(9)]
+    (folder / "t.csv").write_text("\n".join(["subject,study,frontal,findings", *rows]) + "\n")
+    named = "{source: files, format: table, root: mine, contexts: [sn], table: {file: t.csv}}"
+    (repository / "mine.yaml").write_text(f"extends: phantom\ncorpus: {named}\n")
+    outcome = pacer("audit", "--params", "mine.yaml")
+    assert outcome.code == 0, outcome.error
+    assert "lines of polars below" in " ".join(outcome.out.split())
+    lines = [line for line in outcome.out.splitlines() if line.startswith("import")]
+    assert len(lines) == 2
+    for line, residue in zip(sorted(lines), ("&lt;", "Signed by"), strict=True):
+        exec(line, {})
+        mended = pl.read_parquet(folder / "t.mended.parquet")
+        assert mended.height == 9 and not mended["findings"].str.contains(residue).any()
+
+
 def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_is_here(
     pacer, corpus, backbones: Path, repository: Path
 ):

@@ -56,7 +56,8 @@ def test_a_record(kind: str, case: dict[str, Any], tiny) -> None:
     assert audit["excluded"]["count"] == 1 and audit["records"] == 15
     assert problems_of(tiny)[["kind", "row", "field"]].row(0) == ("bad", "train[1]", case["field"])
     read = dict.fromkeys(("sn", "sw", "mn", "mw"), 4)
-    assert audit["rows"] == {"read": read, "used": 15, "bad": 1, "left_out": 0, "beyond_limit": 0}
+    others = dict.fromkeys(("left_out", "previous_only", "beyond_limit"), 0)
+    assert audit["rows"] == {"read": read, "used": 15, "bad": 1} | others
 
 
 def test_images_and_audit(tiny) -> None:
@@ -285,8 +286,9 @@ def test_every_bad_row_is_listed_and_none_stops_the_reading(tmp_path: Path) -> N
         if lines[line][0] != want[0] or want[1] not in lines[line][1]
     ]
     assert wrong == []
-    assert listed["rows"].cast(int).sum() == audit["rows"]["bad"] + audit["rows"]["left_out"]
-    assert set(listed["kind"]) == {"bad", "left out"}
+    listed_kinds = ("bad", "left_out", "previous_only")
+    assert listed["rows"].cast(int).sum() == sum(audit["rows"][kind] for kind in listed_kinds)
+    assert set(listed["kind"]) == {"bad", "left out", "previous report only"}
     assert lines_of(audit)["Images missing or unreadable"] == "60 missing, 4 unreadable"
     assert SECRET not in problems
     records = read_records(tmp_path / "corpus" / "records.parquet")

@@ -28,6 +28,7 @@ from pacer.corpus.source import Source
 from tests.support.cases import cases, listed_cases
 from tests.support.corpus import BASE, built, lines_of, read_rows
 from tests.support.dicom import write_dicom
+from tests.support.page_code import page_code
 
 STUDIES = 60
 REPORT = """EXAMINATION: CHEST {view}
@@ -133,9 +134,9 @@ def half_mimic(folder: Path) -> None:
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "data.md"
 
 
-def code(heading: str, language: str) -> str:
-    """The first block of code in a language below a bold heading of the document."""
-    below = DOCS.read_text(encoding="utf-8").partition(f"**{heading}**")[2]
+def code(heading: str, language: str, page: Path = DOCS) -> str:
+    """The first block of code in a language below a bold heading of a page."""
+    below = page.read_text(encoding="utf-8").partition(f"**{heading}**")[2]
     return re.search(rf"```{language}\n(.*?)```", below, re.DOTALL)[1]
 
 
@@ -160,13 +161,12 @@ def build(
 @cases(__file__, "labs")
 def test_a_labs_corpus(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
     globals()[case["make"]](tmp_path)
-    renamed = ()
     if case["make"] == "hub":
-        with pytest.raises(DataError, match="contains images or lists; run this script") as refused:
-            build(case["heading"], tmp_path)
-        exec(str(refused.value).partition("\n")[2], {})
-        renamed = "*.parquet", "*.files.parquet"
-    lines, records, problems = build(case["heading"], tmp_path, *renamed)
+        with pytest.raises(DataError, match=r"image: a list, .*; if the files are splits, take"):
+            build(case["heading"], tmp_path, "studies.parquet", '"*.parquet"')
+        with contextlib.chdir(tmp_path):
+            exec(page_code()[case["heading"]], {})
+    lines, records, problems = build(case["heading"], tmp_path)
     for name, words in case["lines"]:
         assert any(line.startswith(name) and words in detail for line, detail in lines.items()), (
             name,
@@ -176,6 +176,11 @@ def test_a_labs_corpus(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
     assert sorted(set(records["context"])) == case["contexts"]
     assert problems.filter(kind="doubted").height >= 2
     if case["make"] == "hospital":
+        signatures = next(detail for line, detail in lines.items() if "signature" in line)
+        exec(signatures.partition("; in polars: ")[2], {})
+        table = "export.csv", "export.mended.parquet"
+        lines, records, _ = build(case["heading"], tmp_path, *table)
+        assert not any("signature" in line for line in lines)
         assert records["report"].str.contains("2.5 cm above the carina", literal=True).all()
         assert not records["report"].str.contains("roe|indication|examination").any()
         assert records["indication"].drop_nulls().str.contains("60 year old").all()
@@ -215,7 +220,8 @@ def test_a_row_for_each_study_with_the_models_of_the_profile_small_gpu(tmp_path:
 
 
 def test_the_parameters_for_going_on_from_a_trained_model(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(code("To fine-tune an existing PACER model", "yaml"))
+    page = DOCS.with_name("training.md")
+    (tmp_path / "mine.yaml").write_text(code("To fine-tune an existing PACER model", "yaml", page))
     parent = load_profile(tmp_path / "mine.yaml").parent
     assert (
         parent.start == "trained"
@@ -231,9 +237,8 @@ def test_a_public_collection(kind: str, case: dict[str, Any], tmp_path: Path) ->
     for number, name in enumerate(case["images"]):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (16, 16), number).save(tmp_path / name)
-    imports, *parts = code("Public collections.", "python").split("\n\n")
     with contextlib.chdir(tmp_path):
-        exec(f"{imports}\n{next(part for part in parts if case['name'] in part)}", {})
+        exec(page_code()[case["name"]], {})
     lines, records, _ = build("Public collections.", tmp_path, "{}", case["columns"])
     assert lines["Bad rows or records"] == lines["Rows or records left out"] == "none"
     assert dict(records["context"].value_counts().iter_rows()) == case["contexts"]
@@ -411,3 +416,23 @@ def test_a_tgz_that_is_none_or_cut_off(distribution: OpenI, content: bytes | Non
     ) as error:
         distribution.rows()
     assert "\n" not in str(error.value)
+
+
+def test_kaggles_tables_are_refused_as_reports_and_read_as_a_table(tmp_path: Path) -> None:
+    reports = tmp_path / "indiana_reports.csv"
+    reports.write_text("uid,image,findings,impression\n1,Xray Chest,Clear.,\n2,Xray,,Normal.\n")
+    (tmp_path / "indiana_projections.csv").write_text(
+        "uid,filename,projection\n1,1.png,Frontal\n1,1L.png,Lateral\n2,2.png,Frontal\n"
+    )
+    (tmp_path / "images_normalized").mkdir()
+    for number, name in enumerate(("1.png", "1L.png", "2.png")):
+        Image.new("L", (16, 16), number).save(tmp_path / "images_normalized" / name)
+    openi = {"reports": reports.name, "projections": "indiana_projections.csv", "split": None}
+    files = {"source": "files", "root": str(tmp_path), "contexts": ["sn"], "format": "openi"}
+    with pytest.raises(DataError, match=r"takes NLMCXR_reports.tgz.*reports.csv is a table; join"):
+        built(Corpus.model_validate(BASE | files | {"openi": openi}), tmp_path / "out")
+    with contextlib.chdir(tmp_path):
+        exec(page_code()["Kaggle's two tables of Open-I"], {})
+    _, records, _ = build("Kaggle's two tables of Open-I", tmp_path)
+    assert dict(records["context"].value_counts().iter_rows()) == {"sn": 2, "mn": 1}
+    assert set(records["report"]) == {"clear .", "normal ."}

@@ -1,5 +1,4 @@
-"""Looking at every image once: what is found, what is wrong, and which views tables and texts
-state."""
+"""Inspection of every image, and tables of views."""
 
 import os
 from pathlib import Path
@@ -12,7 +11,7 @@ from PIL import Image
 
 from pacer.core.errors import DataError
 from pacer.corpus.images import SCHEMA, inspect_images
-from pacer.corpus.readers.views import image_key, parse_view, read_views, view_of
+from pacer.corpus.readers.views import image_key, read_views, view_of
 from pacer.images.greyscale import NOT_AN_IMAGE
 from tests.support.cases import cases
 from tests.support.dicom import write_dicom
@@ -69,16 +68,9 @@ def test_problems(folder: Path) -> None:
     assert bad["path"].null_count() == 0
 
 
-@cases(__file__, "texts", "keys")
-def test_texts_and_names_of_views(kind: str, case: dict[str, Any]) -> None:
-    if kind == "keys":
-        assert image_key(case["name"]) == case["key"]
-        return
-    for text in case["text"]:
-        assert (view := parse_view(text)) == (case["view"] and tuple(case["view"].split())), (
-            text,
-            view,
-        )
+@cases(__file__, "keys")
+def test_names_of_images(kind: str, case: dict[str, Any]) -> None:
+    assert image_key(case["name"]) == case["key"]
 
 
 @cases(__file__, "tables", "broken")

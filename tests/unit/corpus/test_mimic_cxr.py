@@ -173,6 +173,25 @@ def test_the_time_of_a_study_is_that_of_its_first_image(
     assert (prior["study_id"], prior["gap_days"] * 86400) == ("50000002", pytest.approx(gap))
 
 
+@cases(__file__, "previous")
+def test_rules_of_the_previous_study(kind: str, case: dict[str, Any], tree: Tree) -> None:
+    texts = {"empty": " IMPRESSION: N/A\n", "bell": " FINDINGS: A \a bell.\n", "none": None}
+    for number, (date, *more) in enumerate(case["studies"]):
+        fields = dict(zip(("time", "report", "views"), more, strict=False))
+        if report := fields.pop("report", None):
+            fields["report"] = texts.get(report, f" FINDINGS: {report}\n")
+        tree.add(50000000 + number, date=date, **fields)
+    tree.split = [row for row in tree.split if row["study_id"] - 50000000 != case.get("no split")]
+    tree.settings["max_bad_rows"] = 9
+    tree.build()
+    priors = read_table(tree.root / "corpus" / "priors.parquet", PRIOR_SCHEMA)
+    chosen = {
+        int(study) - 50000000: [int(prior) - 50000000, pytest.approx(gap, abs=1e-9)]
+        for study, prior, gap in priors.iter_rows()
+    }
+    assert chosen == case["previous"], case["what"]
+
+
 def test_a_table_without_its_header_is_not_quoted(tree: Tree) -> None:
     tree.add(50000001)
     tree.write()

@@ -18,7 +18,7 @@ from pacer.core.exchange import exchange
 from pacer.core.schemas import PRIOR_SCHEMA, RECORD_SCHEMA, read_about, read_records, write_table
 from pacer.corpus import audit
 from pacer.corpus.account import Notes
-from pacer.corpus.priors import CHOICE_SCHEMA, choose_priors
+from pacer.corpus.previous import CHOICE_SCHEMA, choose_previous
 from pacer.corpus.records import seeded_split
 from tests.support.cases import cases
 from tests.support.made_records import few_records
@@ -44,7 +44,7 @@ def study(text: str, subject: str = "p") -> tuple[Any, ...]:
 
 
 def choices(studies: list[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
-    frame = choose_priors(pl.DataFrame(studies, SCHEMA, orient="row"))
+    frame = choose_previous(pl.DataFrame(studies, SCHEMA, orient="row"))
     return {row["study"]: {name: row[name] for name in CHOICE_SCHEMA} for row in frame.to_dicts()}
 
 
@@ -175,7 +175,7 @@ def test_a_seed_chooses_other_donors() -> None:
 
 
 def test_a_row_that_is_not_accounted_for_is_a_bug() -> None:
-    rows = {"used": 3, "bad": 0, "left_out": 1, "beyond_limit": 2}
+    rows = {"used": 3, "bad": 0, "left_out": 1, "previous_only": 0, "beyond_limit": 2}
     assert (
         audit._rows({"sn": 4, "mn": 2}, rows).detail
         == "6 (sn 4, mn 2): 3 used, 1 left out, 2 beyond the limit"

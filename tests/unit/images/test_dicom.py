@@ -288,7 +288,7 @@ def test_pixels_that_no_decoder_reads(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ImageError, match=r"decoded \(it is truncated or damaged\)"):
         open_image(write_dicom(tmp_path / "b.dcm", RAMP, Rows=RAMP.shape[0] + 7))
     decoder = type(pydicom.pixels.get_decoder(uid.JPEGLosslessSV1))
-    monkeypatch.setattr(decoder, "is_available", property(lambda self: False))
+    monkeypatch.setattr(decoder, "available_plugins", property(lambda self: ()))
     path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=uid.JPEGLosslessSV1, pixel_data=jpeg)
     for read in (open_image, image_header):
         with pytest.raises(

@@ -53,6 +53,18 @@ def test_more_than_eight_bits_are_stretched_and_not_clipped(
         np.testing.assert_array_equal(opened(tmp_path / name), 255 - expected)
 
 
+@pytest.mark.parametrize("kind", [np.uint16, np.float32])
+def test_a_band_of_the_largest_value_is_noted(tmp_path: Path, kind: type) -> None:
+    stored = np.arange(4096).reshape(64, 64).astype(kind)
+    stored[:2] = 65535
+    Image.fromarray(stored).save(tmp_path / "a.tif")
+    largest = stored[0, 0]
+    assert image_header(tmp_path / "a.tif").notes == (
+        f"{largest} is far above all other pixel values, which lose contrast",
+        "it has at most 31 levels of grey",
+    )
+
+
 def deep_png(colour_type: int, channels: int) -> bytes:
     """A PNG of 4 x 3 pixels with 16 bits a channel, which Pillow cannot write."""
     rows = b"".join(b"\0" + bytes(range(4 * channels * 2)) for _ in range(3))
@@ -228,6 +240,17 @@ def test_files_that_are_no_images(tmp_path: Path, read: Any) -> None:
         ) and "Doe" not in str(other.value)
     again = pickle.loads(pickle.dumps(missing.value))
     assert (str(again), again.problem) == (str(missing.value), missing.value.problem)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "BMP"])
+def test_another_format_under_the_name_of_a_dicom_file(
+    tmp_path: Path, read: Any, kind: str
+) -> None:
+    Image.linear_gradient("L").save(tmp_path / "a.dcm", kind)
+    with pytest.raises(
+        ImageError, match=rf"a\.dcm: .* but its content is {kind} \(rename the file"
+    ):
+        read(tmp_path / "a.dcm")
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "tif"])

@@ -6,23 +6,14 @@ a section of its own; ``no heading``: it does not see one), and what this projec
 (``stays``: a heading inside its section)."""
 
 import csv
-import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pacer.corpus.sections import (
-    MAY_HOLD_MORE,
-    Sections,
-    cut_report,
-    find_sections,
-    meaning_of,
-    more_than_a_section,
-)
-from tests.support.cases import cases, listed_cases
+from pacer.corpus.readers.mimic_sections import Sections, find_sections, meaning_of
+from tests.support.cases import cases
 
 with open(Path(__file__).with_name("mimic_headings.tsv"), newline="") as file:
     HEADINGS = [
@@ -71,29 +62,23 @@ def test_sections_of_a_report_file(kind: str, case: dict[str, Any]) -> None:
             assert getattr(found, kind) == case[kind]
 
 
+@cases(__file__, "forms")
+def test_sections_are_the_official_ones_but_for_named_differences(
+    kind: str, case: dict[str, Any]
+) -> None:
+    found = find_sections(case["text"])
+    assert found == Sections(**case["ours" if "difference" in case else "official"])
+    assert "difference" not in case or case["ours"] != case["official"]
+
+
 _LINES = st.lists(
     st.one_of(
         st.text(st.characters(exclude_categories=())),
         st.sampled_from(
             [
-                *(
-                    "FINDINGS:",
-                    " FINDINGS: Clear.",
-                    "FINDINGS",
-                    "IMPRESSION: No.",
-                    "LUNGS: Clear",
-                    "FINAL REPORT",
-                ),
-                *(
-                    "WET READ: x",
-                    "FINDINGS AND IMPRESSION:",
-                    "A" * 90 + ":",
-                    "a  b",
-                    "INDICATION: c",
-                    "",
-                    " ",
-                ),
-                *("CHEST, TWO VIEWS:", "PFI: d", "HISTORY:"),
+                *("FINDINGS:", " FINDINGS: Clear.", "FINDINGS", "IMPRESSION: No.", "HISTORY:"),
+                *("LUNGS: Clear", "FINAL REPORT", "WET READ: x", "FINDINGS AND IMPRESSION:"),
+                *("A" * 90 + ":", "a  b", "INDICATION: c", "", " ", "CHEST, TWO VIEWS:", "PFI: d"),
             ]
         ),
     )
@@ -111,24 +96,3 @@ def test_sections_are_words_of_the_report_in_their_order(text: str) -> None:
         if section is not None:
             assert section and section == " ".join(section.split())
             assert "".join(section.split()) in whole
-
-
-RESULTS = [case.values[0] for case in listed_cases(__file__, "results")]
-
-
-@pytest.mark.parametrize(("text", "sections", "notes"), listed_cases(__file__, "sections"))
-def test_whole_reports(text: str, sections: dict[str, str], notes: list[str]) -> None:
-    for heading in RESULTS if "{}" in text else [""]:
-        found, odd = cut_report(text.replace("{}", heading))
-        assert Sections(*(words and " ".join(words.split()) for words in found)) == Sections(
-            **sections
-        ), heading
-        assert odd["whole_reports"] == notes
-    assert re.search(MAY_HOLD_MORE, text) or not any(more_than_a_section(text).values())
-
-
-@pytest.mark.parametrize("text", listed_cases(__file__, "about the patient"))
-def test_no_sentence_about_the_patient_is_a_signature(text: str) -> None:
-    for whole in (text, f"Clear. {text}", f"Clear.\n{text}"):
-        assert more_than_a_section(whole)["signatures"] == []
-        assert cut_report(f"IMPRESSION: {whole}")[0].impression == whole
