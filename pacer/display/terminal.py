@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -26,22 +25,6 @@ PARAMS = Path("params.yaml")
 BACKBONES = Path("models/backbones")
 #: The records of the pipeline's own corpus.
 CORPUS = Path("data/corpus/records.parquet")
-ParamsFile = Annotated[
-    Path,
-    typer.Option(
-        "--params", help="Parameter file, complete or with `extends:`.", show_default="params.yaml"
-    ),
-]
-RecordsFile = Annotated[
-    Path, typer.Option("--records", help="records.parquet of a corpus (from `pacer audit --out`).")
-]
-ContextNames = Annotated[
-    list[str] | None, typer.Option("--context", help="Use only this context; repeatable.")
-]
-DelimiterName = Annotated[
-    Literal["comma", "semicolon", "tab", "pipe"] | None,
-    typer.Option("--delimiter", help="Delimiter of CSV files (default: comma)."),
-]
 #: Remedy for a missing file that a stage of the pipeline writes.
 FROM_STAGE = "correct the path, or create it with `dvc repro`"
 
