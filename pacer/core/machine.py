@@ -9,6 +9,24 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 
+from pacer.core.errors import PacerError
+
+#: The process in which a call first used the threads of polars, which a forked process lacks.
+_first_used_in: int | None = None
+
+
+def check_not_forked(call: str) -> None:
+    """Raise a PacerError in a process that was forked after another one had used polars, where it
+    would wait forever."""
+    global _first_used_in
+    if _first_used_in is None:
+        _first_used_in = os.getpid()
+    elif _first_used_in != os.getpid():
+        raise PacerError(
+            f"{call} cannot run in a process that was forked from one that has used PACER, because "
+            "it would never end; start the processes with `multiprocessing.get_context('spawn')`"
+        )
+
 
 def core_count() -> int:
     """Return how many CPU cores this process may use: those of its affinity mask, but at most the

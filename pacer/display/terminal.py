@@ -42,13 +42,11 @@ def check_exists(*paths: Path | None, remedy: str = "correct the path") -> None:
 
 def named_paths(entries: Iterable[str]) -> dict[str, Path]:
     """Return ``PATH`` or ``NAME=PATH`` by name: by default its last part without suffix, or the
-    path if that is taken."""
+    path if that is taken. Both may contain ``=``: the name ends at the first after which a path
+    that exists begins."""
     named: dict[str, Path] = {}
     for entry in entries:
-        name = ""
-        place = entry
-        if not Path(entry).exists():
-            name, _, place = entry.rpartition("=")
+        name, place = _name_and_place(entry)
         path = Path(place)
         if not name:
             last = path.stem if path.is_file() else path.absolute().name
@@ -60,6 +58,13 @@ def named_paths(entries: Iterable[str]) -> dict[str, Path]:
             )
         named[name] = path
     return named
+
+
+def _name_and_place(entry: str) -> tuple[str, str]:
+    parts = entry.split("=")
+    cuts = [("=".join(parts[:at]), "=".join(parts[at:])) for at in range(len(parts))]
+    existing = (cut for cut in cuts if Path(cut[1]).exists())
+    return next(existing, cuts[min(1, len(cuts) - 1)])
 
 
 def check_contexts(names: list[str] | None) -> list[str]:
