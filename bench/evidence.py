@@ -24,9 +24,8 @@ from pacer.core.anchor import KINDS as ATTRIBUTES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.exchange import exchange
 from pacer.core.io import read_json, write_json
-from pacer.extras.studies.plan import plan
 from pacer.extras.studies.repository import Repository
-from pacer.extras.studies.run import finished
+from pacer.extras.studies.run import finished, plan
 from pacer.extras.studies.study import load_study
 from pacer.extras.studies.table import collect, compare_rows, student
 from pacer.metrics.cases import MEAN, by_context

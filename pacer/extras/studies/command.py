@@ -67,9 +67,8 @@ def show(name: str) -> None:
 
 def list_studies() -> None:
     """List the tables of experiments, and how many of their runs are done."""
-    from pacer.extras.studies.plan import plan
     from pacer.extras.studies.repository import Repository
-    from pacer.extras.studies.run import finished
+    from pacer.extras.studies.run import finished, plan
     from pacer.extras.studies.study import load_study
 
     repository = Repository(Path.cwd())
