@@ -301,9 +301,22 @@ groups = {"": app}
 for name, text in GROUPS.items():
     groups[name] = typer.Typer(no_args_is_help=True, help=text)
     app.add_typer(groups[name], name=name)
-own = (use, doctor, audit, decode, export, generate, serve)
-own += (score, score_run, compare, findings, label, show)
-for name, command in ({one.__name__.replace("_", "-"): one for one in own} | COMMANDS).items():
+own: dict[str, Callable[..., None]] = {
+    "use": use,
+    "doctor": doctor,
+    "audit": audit,
+    "decode": decode,
+    "export": export,
+    "generate": generate,
+    "serve": serve,
+    "score": score,
+    "score-run": score_run,
+    "compare": compare,
+    "findings": findings,
+    "label": label,
+    "show": show,
+}
+for name, command in {**own, **COMMANDS}.items():
     group, _, last = name.rpartition(" ")
     groups[group].command(last)(described(name, command))
 

@@ -2,12 +2,14 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from pacer.core.io import yaml_beside
 
+#: Any: the type checker does not know the types that are read when the program runs.
+_annotated: Any = Annotated
 _OPTIONS = yaml_beside(__file__, "options.yaml")
 
 
@@ -23,6 +25,6 @@ def described(name: str, command: Callable[..., None]) -> Callable[..., None]:
             described_as = typer.Argument(**settings)
         else:
             described_as = typer.Option(flag, **settings)
-        hints[parameter] = Annotated[hints[parameter], described_as]
+        hints[parameter] = _annotated[hints[parameter], described_as]
     command.__annotations__ = hints
     return command

@@ -209,15 +209,15 @@ def finished(runs: Iterable[Run], repository: Repository) -> Iterator[Finished]:
 
 
 def kept_files(repository: Repository, experiment: Finished) -> Path:
-    """Return a folder with copies of the scores, signature and cases of an experiment, from git and
-    from DVC's cache; without cases if the cache lacks them."""
+    """Return a folder with copies of the parameters, scores, signature and cases of an experiment,
+    from git and from DVC's cache; without cases if the cache lacks them."""
     folder = repository.results / "cases" / experiment.name
     if not (folder / CASES).is_file():
         scores = experiment.run.scores
         with atomic_directory(folder) as restored:
-            for name in (SCORES_FILE, SIGNATURE_FILE):
-                text = repository.git("show", f"{experiment.commit}:{scores}/{name}")
-                write_text(restored / name, text)
+            for path in (PARAMS, f"{scores}/{SCORES_FILE}", f"{scores}/{SIGNATURE_FILE}"):
+                text = repository.git("show", f"{experiment.commit}:{path}")
+                write_text(restored / Path(path).name, text)
             source = (".", f"{scores}/{CASES}", "--rev", experiment.commit)
             with suppress(PacerError):  # DVC says what its cache lacks
                 repository.dvc("get", "--quiet", *source, "--out", str(restored / CASES))

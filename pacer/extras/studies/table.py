@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import polars as pl
 from scipy.stats import ttest_1samp
 
+from pacer.config.strict import read_mapping
 from pacer.core.errors import DataError
 from pacer.core.io import write_text
 from pacer.display.numbers import change_cells, number, p_value
 from pacer.display.tables import MARKS, Heading, Mark, Table, first_cell_changes
 from pacer.extras.studies.repository import Repository
-from pacer.extras.studies.run import finished, kept_files, plan
+from pacer.extras.studies.run import PARAMS, finished, kept_files, plan
 from pacer.extras.studies.study import PublishedTable, Study, load_published
 from pacer.metrics.cases import MEAN
 from pacer.metrics.result import SCORES_FILE, read_scores
@@ -48,15 +49,16 @@ REPLICATES_NOTE = (
 
 
 class ScoredRun(NamedTuple):
-    """A finished run: the names of its row and replicate, the folder of its cases, its scores and
-    signature, and whether it was made with the code and parameters of now. Scores of other outputs
-    have no replicate; they are compared with every one."""
+    """A finished run: the names of its row and replicate, the folder of its cases, its scores,
+    signature and parameters, and whether it was made with the code and parameters of now. Scores of
+    other outputs have neither replicate nor parameters; they are compared with every replicate."""
 
     row: str
     replicate: str | None
     folder: Path
     scores: Mapping[str, Any]
     signature: Signature
+    params: Mapping[str, Any] | None = None
     is_current: bool = True
 
     @property
@@ -74,25 +76,31 @@ class ScoredRun(NamedTuple):
             "convention": self.signature.convention,
             "target": language.get("target"),
             "cleaner": language.get("cleaner"),
+            "unseen_comparisons": language.get("unseen_comparisons"),
         }
 
 
 def collect(study: Study, repository: Repository) -> list[ScoredRun]:
     """Return the finished runs of a table, and the folders of its ``files`` rows; raises a
     DataError if contexts differ."""
-    found = [
-        (one.run.row, one.run.replicate, kept_files(repository, one), one.is_current)
-        for one in finished(plan(study, repository), repository)
-    ]
-    found += [
-        (row.name, None, repository.root / row.files, True)
-        for row in study.rows
-        if row.files is not None and (repository.root / row.files / SCORES_FILE).is_file()
-    ]
-    runs = [
-        ScoredRun(row, replicate, folder, *read_scores(folder), is_current)
-        for row, replicate, folder, is_current in found
-    ]
+    runs = []
+    for found in finished(plan(study, repository), repository):
+        folder = kept_files(repository, found)
+        run = found.run
+        runs.append(
+            ScoredRun(
+                run.row,
+                run.replicate,
+                folder,
+                *read_scores(folder),
+                read_mapping(folder / PARAMS),
+                found.is_current,
+            )
+        )
+    for row in study.rows:
+        folder = repository.root / (row.files or "")
+        if row.files is not None and (folder / SCORES_FILE).is_file():
+            runs.append(ScoredRun(row.name, None, folder, *read_scores(folder)))
     contexts = {", ".join(contexts_in(run.scores)): run.row for run in runs}
     if len(contexts) > 1:
         scored = "; ".join(f"{name} in {names}" for names, name in contexts.items())
@@ -151,7 +159,8 @@ def build_tables(study: Study, runs: Sequence[ScoredRun]) -> list[Table]:
     table of the differences of the rows that it tests, if there are any; p by Holm allows for the
     number of rows tested on a score."""
     published = load_published().get(study.published or "")
-    beside = published if any(stands_beside(published, run) for run in runs) else None
+    is_beside = not runs or any(stands_beside(published, run) for run in runs)
+    beside = published if is_beside else None
     columns = [score_of(metric) for metric in study.metrics]
     better = [None, *(score.better for score in columns)]
     rows, headings, marks = list[tuple[str, ...]](), dict[int, Heading](), dict[Any, Mark]()
@@ -209,10 +218,11 @@ def _blocks(
             if by_context or row.group == name
         ]
         blocks[name] = [(Heading(title), lines, True)]
-    for block in published.blocks if published else ():
-        heading = Heading(f"{block.name} (published)", block.protocol)
-        one = (heading, published.rows(block, study.metrics), block.marked)
-        blocks.setdefault(block.context if by_context else block.name, []).append(one)
+    if published is not None:
+        for block in published.blocks:
+            heading = Heading(f"{block.name} (published)", block.protocol)
+            one = (heading, published.rows(block, study.metrics), block.marked)
+            blocks.setdefault(block.context if by_context else block.name, []).append(one)
     return [block for several in blocks.values() for block in several]
 
 
@@ -247,15 +257,26 @@ def ranked(
     return marks
 
 
+#: Source, format and limit of the corpus, and split and limit of decoding, of the published rows.
+_TEST_SPLIT = ("files", "rg4", None, "test", None)
+
+
 def stands_beside(table: PublishedTable | None, run: ScoredRun) -> bool:
-    """Return whether a run was scored as the published rows were; the records are known by their
-    numbers, if the paper has them."""
+    """Return whether a run was scored as the published rows were, on the same records. Of other
+    systems' scores, the corpus is known only by its number of records."""
     if table is None or run.signature.standin_labeller is not False:
         return False
-    wanted = {"convention": "llm-rg4", "target": table.target, "cleaner": "upstream"}
+    wanted: dict[str, Any] = {"convention": "llm-rg4", "target": table.target}
+    wanted |= {"cleaner": "upstream", "unseen_comparisons": "keep"}
     if table.records:
         wanted["n"] = table.records
-    return wanted.items() <= run.protocol.items()
+    if run.params is None:
+        is_test_split = bool(table.records)
+    else:
+        corpus, decode = run.params["corpus"], run.params["decode"]
+        read = (corpus["source"], corpus["format"], corpus["limit"])
+        is_test_split = (*read, decode["split"], decode["limit"]) == _TEST_SPLIT
+    return is_test_split and wanted.items() <= run.protocol.items()
 
 
 def _published_notes(published: PublishedTable | None, beside: PublishedTable | None) -> list[str]:
