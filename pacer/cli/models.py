@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
@@ -33,40 +32,16 @@ if TYPE_CHECKING:
 
 #: The pipeline's own feature store, which `dvc repro` fills.
 STORE = Path("data/features")
-ExportedModel = Annotated[
-    Path,
-    typer.Option("--model", help="Folder from `pacer export`, or Hugging Face org/name@revision."),
-]
-MovedBackbones = Annotated[
-    Path | None,
-    typer.Option(
-        "--backbones",
-        exists=True,
-        file_okay=False,
-        help="Frozen models, if moved since the export.",
-    ),
-]
 
 
 def decode(
-    out: Annotated[
-        Path, typer.Option(help="Output folder for the predictions; replaced if it exists.")
-    ],
-    records: terminal.RecordsFile = CORPUS,
-    model: Annotated[
-        Path,
-        typer.Option(
-            help="Trained model: a folder (from training or `pacer export`), or org/name@revision."
-        ),
-    ] = Path("models/calibrate"),
-    backbones: Annotated[
-        Path | None, typer.Option(help="Frozen models (default: those of --model).")
-    ] = None,
-    split: Annotated[str, typer.Option(help="Split to decode: test, val or all.")] = "test",
-    context: terminal.ContextNames = None,
-    limit: Annotated[
-        int | None, typer.Option(help="Maximum number of records per context.")
-    ] = None,
+    out: Path,
+    records: Path = CORPUS,
+    model: Path = Path("models/calibrate"),
+    backbones: Path | None = None,
+    split: str = "test",
+    context: list[str] | None = None,
+    limit: int | None = None,
 ) -> None:
     """Write reports for the records of a corpus. An exported model comes with its decoding
     settings; other models use those in params.yaml. For a corpus other than the pipeline's, images
@@ -193,11 +168,9 @@ def _encode(
 
 
 def export(
-    out: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the model.")],
-    model: Annotated[Path, typer.Option(help="Trained model.")] = Path("models/calibrate"),
-    with_backbones: Annotated[
-        bool, typer.Option("--with-backbones", help="Copy the frozen models too.")
-    ] = False,
+    out: Path,
+    model: Path = Path("models/calibrate"),
+    with_backbones: bool = False,
 ) -> None:
     """Write a trained model of this pipeline to a folder that works without the pipeline: for
     `pacer generate`, `pacer serve` and Python."""
@@ -230,44 +203,20 @@ def export(
 
 
 def generate(
-    model: ExportedModel,
-    frontal: Annotated[
-        Path | None, typer.Option(help="Frontal image: JPEG, PNG, TIFF, BMP or DICOM.")
-    ] = None,
-    lateral: Annotated[Path | None, typer.Option(help="Lateral image.")] = None,
-    prior: Annotated[
-        str | None, typer.Option(help="Text of the previous report (not a file name).")
-    ] = None,
-    indication: Annotated[str | None, typer.Option(help="Indication.")] = None,
-    history: Annotated[str | None, typer.Option(help="Clinical history.")] = None,
-    view: Annotated[
-        str | None, typer.Option(help="PA or AP (default: from the DICOM file, else unknown).")
-    ] = None,
-    commitment: Annotated[
-        str | None,
-        typer.Option(
-            help='Commitment for the report, e.g. "positive: edema; negative: pneumothorax".'
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print all results as a JSON list.")
-    ] = False,
-    all_contexts: Annotated[
-        bool,
-        typer.Option(
-            "--all-contexts", help="Write one report for each context that the sources allow."
-        ),
-    ] = False,
-    cases: Annotated[
-        Path | None, typer.Option(help="Many cases: a .csv, .tsv or .jsonl table.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="With --cases: new JSON Lines file for the results.")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Number of cases per batch.")
-    ] = None,
-    backbones: MovedBackbones = None,
+    model: Path,
+    frontal: Path | None = None,
+    lateral: Path | None = None,
+    prior: str | None = None,
+    indication: str | None = None,
+    history: str | None = None,
+    view: str | None = None,
+    commitment: str | None = None,
+    as_json: bool = False,
+    all_contexts: bool = False,
+    cases: Path | None = None,
+    out: Path | None = None,
+    batch_size: int | None = None,
+    backbones: Path | None = None,
 ) -> None:
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
     from pacer.serving.case import Case
@@ -387,9 +336,9 @@ def _show_notes(notes: Iterable[str]) -> None:
 
 
 def serve(
-    model: ExportedModel,
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 7860,
-    backbones: MovedBackbones = None,
+    model: Path,
+    port: int = 7860,
+    backbones: Path | None = None,
 ) -> None:
     """Serve a local web page that writes a report for an X-ray. For research only; not for clinical
     decisions."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.text import Text
 
 from pacer.config import Params
@@ -19,11 +17,8 @@ from pacer.display.terminal import BACKBONES, PARAMS, console, echo, print_table
 
 
 def audit(
-    params: terminal.ParamsFile = PARAMS,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the corpus; on error, only OUT.problems.csv is written."),
-    ] = None,
+    params: Path = PARAMS,
+    out: Path | None = None,
 ) -> None:
     """Read a corpus, and print a summary and its problems."""
     from pacer.corpus.audit_texts import audit_texts

@@ -9,11 +9,11 @@ import signal
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from pacer.config.corpus import Cleaner
+from pacer.config.corpus import Cleaner, Delimiter
 from pacer.config.params import load_profile
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import check_unused, write_json, write_text
@@ -27,92 +27,25 @@ if TYPE_CHECKING:
 
     from pacer.statistics.system import Scores
 
-OutFolder = Annotated[Path, typer.Option("--out", help="Folder for scores, signature and cases.")]
-ColumnsFile = Annotated[
-    Path | None,
-    typer.Option("--columns", help="Table of your scores and groups by record_id."),
-]
-Metrics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metric",
-        help="Your score: module:function, or an entry point in group pacer.scores; repeatable.",
-    ),
-]
-Without = Annotated[
-    list[str] | None,
-    typer.Option("--without", help="Score to leave out, e.g. meteor; repeatable."),
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite the scores in OUT.")]
-ForceFile = Annotated[bool, typer.Option("--force", help="Overwrite OUT.")]
-TableFile = Annotated[
-    Path | None,
-    typer.Option("--out", help="File for the table: .csv, .json or .jsonl (default: print it)."),
-]
-MoreFindings = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        help="Table of further findings, or builtin for PACER's; docs/commitments.md.",
-    ),
-]
-AsIs = Annotated[
-    bool,
-    typer.Option(
-        "--as-is",
-        help="Accept prompts, refusals and other residue.",
-    ),
-]
-
 
 def score(
-    references: Annotated[
-        Path,
-        typer.Option(
-            help="Reference reports: CSV, TSV, JSON, JSONL, Parquet, XLSX, or a folder of .txt."
-        ),
-    ],
-    hypotheses: Annotated[
-        Path,
-        typer.Option(
-            help="A system's reports; formats as for --references, or another column of that file."
-        ),
-    ],
-    out: OutFolder,
-    chexbert: Annotated[Path | None, typer.Option(help="CheXbert folder (default: none).")] = None,
-    id_column: Annotated[
-        str | None,
-        typer.Option("--id", help="ID column, in each file that has it (default: found by name)."),
-    ] = None,
-    reference_text: Annotated[
-        str | None,
-        typer.Option(
-            help="Text column of the references, or rexrank: both of its sections, in its form."
-        ),
-    ] = None,
-    hypothesis_text: Annotated[str | None, typer.Option(help="Text column of the reports.")] = None,
-    delimiter: terminal.DelimiterName = None,
-    missing: Annotated[
-        Literal["error", "empty"],
-        typer.Option(help="If a report is missing: an error, or scored as empty."),
-    ] = "error",
-    extract: Annotated[
-        Literal["none", "boxed"],
-        typer.Option(help="boxed: score only the last \\boxed{} of a report."),
-    ] = "none",
-    as_is: AsIs = False,
-    clean: Annotated[
-        Literal["none", Cleaner],
-        typer.Option(
-            help="Cleaner for both files: upstream (LLM-RG4), iu_xray (R2Gen), decimals (keeps "
-            "'2.5')."
-        ),
-    ] = "none",
-    columns: ColumnsFile = None,
-    metric: Metrics = None,
-    without: Without = None,
-    more_findings: MoreFindings = None,
-    force: Force = False,
+    references: Path,
+    hypotheses: Path,
+    out: Path,
+    chexbert: Path | None = None,
+    id_column: str | None = None,
+    reference_text: str | None = None,
+    hypothesis_text: str | None = None,
+    delimiter: Delimiter | None = None,
+    missing: Literal["error", "empty"] = "error",
+    extract: Literal["none", "boxed"] = "none",
+    as_is: bool = False,
+    clean: Literal["none", Cleaner] = "none",
+    columns: Path | None = None,
+    metric: list[str] | None = None,
+    without: list[str] | None = None,
+    more_findings: str | None = None,
+    force: bool = False,
 ) -> None:
     """Score reports of any system against references (`pacer score-run`: predictions of a run).
     Further options are in Python: help(pacer.score)."""
@@ -151,27 +84,18 @@ def score(
 
 
 def score_run(
-    predictions: Annotated[Path, typer.Option(help="Folder written by `pacer decode`.")],
-    out: OutFolder,
-    records: terminal.RecordsFile = CORPUS,
-    chexbert: Annotated[
-        Path | None, typer.Option(help="CheXbert folder (default: the pipeline's).")
-    ] = None,
-    labels: Annotated[
-        Path | None, typer.Option(help="File for the reference labels; reused if present.")
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(help="Split to score, or all (default: the decoded split, else test)."),
-    ] = None,
-    context: terminal.ContextNames = None,
-    columns: ColumnsFile = None,
-    metric: Metrics = None,
-    without: Without = None,
-    force: Force = False,
-    params: Annotated[
-        Path | None, typer.Option(help="Parameter file (default: params.yaml, if there is one).")
-    ] = None,
+    predictions: Path,
+    out: Path,
+    records: Path = CORPUS,
+    chexbert: Path | None = None,
+    labels: Path | None = None,
+    split: str | None = None,
+    context: list[str] | None = None,
+    columns: Path | None = None,
+    metric: list[str] | None = None,
+    without: list[str] | None = None,
+    force: bool = False,
+    params: Path | None = None,
 ) -> None:
     """Score a run: the predictions of `pacer decode` for a corpus's records."""
     _end_on_sigterm()
@@ -276,36 +200,12 @@ _COMPARED = (
 
 
 def compare(
-    systems: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="A B ...",
-            help="Folders with scores or metrics/, or NAME=FOLDER; A is the baseline.",
-        ),
-    ],
-    convention: Annotated[
-        str | None,
-        typer.Option(help="Label convention for F1 (default: the one used in scoring)."),
-    ] = None,
-    max_loss: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SCORE=LOSS",
-            help="Exit with code 3 if the whole interval of a difference is worse than LOSS; "
-            "repeatable. A system that loses just LOSS fails in one of 40 comparisons of a score; "
-            "this is not corrected for several scores.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for comparison.json and for tables as Markdown, LaTeX and CSV: table.* is "
-            "printed, too, systems.* has the scores of each system, and with three or more systems "
-            "pairs.* compares each with every other.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the files in OUT.")] = False,
+    systems: list[str],
+    convention: str | None = None,
+    max_loss: list[str] | None = None,
+    as_json: bool = False,
+    out: Path | None = None,
+    force: bool = False,
 ) -> None:
     """Compare two scored runs case by case, or several with the first, A. Intervals and p values
     come from random halves of the patients. --max-loss f1=0.02 fails if the whole interval of the
@@ -367,36 +267,17 @@ def _allowed_losses(entries: Iterable[str]) -> dict[str, float]:
 
 
 def label(
-    file: Annotated[
-        Path,
-        typer.Argument(help="Reports: CSV, TSV, JSON, JSONL, Parquet, XLSX, or a folder of .txt."),
-    ],
-    out: TableFile = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON Lines instead of CSV.")
-    ] = False,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="ID column (default: found by name).")
-    ] = None,
-    report_text: Annotated[
-        str | None, typer.Option(help="Text column (default: found by name).")
-    ] = None,
-    delimiter: terminal.DelimiterName = None,
-    as_is: AsIs = False,
-    more_findings: MoreFindings = None,
-    attributes: Annotated[
-        bool,
-        typer.Option("--attributes", help="Add the side, severity and course of each finding."),
-    ] = False,
-    mentions: Annotated[
-        bool,
-        typer.Option(
-            "--mentions",
-            help="Write a row for each mention of a finding instead: its polarity, its place "
-            "(start, end) in the report, its words, and the cue that decides its polarity.",
-        ),
-    ] = False,
-    force: ForceFile = False,
+    file: Path,
+    out: Path | None = None,
+    as_json: bool = False,
+    id_column: str | None = None,
+    report_text: str | None = None,
+    delimiter: Delimiter | None = None,
+    as_is: bool = False,
+    more_findings: str | None = None,
+    attributes: bool = False,
+    mentions: bool = False,
+    force: bool = False,
 ) -> None:
     """Read the findings in reports by rules. Each report is a row and each finding a column: 1 the
     report affirms it, 0 denies it, -1 leaves it uncertain, blank does not mention it."""
@@ -462,35 +343,15 @@ def _write_rows(rows: pl.DataFrame, out: Path) -> None:
 
 
 def findings(
-    systems: Annotated[
-        list[str], typer.Argument(metavar="A ...", help="Folders of scored runs, or NAME=FOLDER.")
-    ],
-    verdict: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="List the findings with this verdict: correct, partly, opposite, missed or "
-            "invented; repeatable."
-        ),
-    ] = None,
-    wrong: Annotated[
-        Literal["side", "severity", "course", "state"] | None,
-        typer.Option(help="List the findings that are only partly right because of this."),
-    ] = None,
-    finding: Annotated[
-        str | None, typer.Option(help="List this finding, such as pneumothorax.")
-    ] = None,
-    worst: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="List so many reports with most wrong findings, of those that the other options "
-            "choose: by opposite, then missed or invented, then partly right ones.",
-        ),
-    ] = None,
-    more_findings: MoreFindings = None,
-    out: TableFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    force: ForceFile = False,
+    systems: list[str],
+    verdict: list[str] | None = None,
+    wrong: Literal["side", "severity", "course", "state"] | None = None,
+    finding: str | None = None,
+    worst: int | None = None,
+    more_findings: str | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
+    force: bool = False,
 ) -> None:
     """Count by finding how often reports affirm what the references affirm (hit), miss or invent
     it, and apart from this the denials; or list single findings with their words, or the worst
@@ -540,26 +401,13 @@ def findings(
 
 
 def show(
-    systems: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[STUDY] A ...",
-            help="Id of a study or record (unless --study is given), then the folders that "
-            "`pacer score` wrote for each system, or NAME=FOLDER.",
-        ),
-    ],
-    study: Annotated[
-        list[str] | None, typer.Option("--study", help="Id of a study or record; repeatable.")
-    ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for the pages, which are named study-ID.html.")
-    ] = Path("shown"),
-    context: terminal.ContextNames = None,
-    records: terminal.RecordsFile = CORPUS,
-    before: Annotated[
-        bool, typer.Option("--systems", hidden=True)
-    ] = False,  # preceded A in earlier versions
-    force: Annotated[bool, typer.Option("--force", help="Overwrite pages in OUT.")] = False,
+    systems: list[str],
+    study: list[str] | None = None,
+    out: Path = Path("shown"),
+    context: list[str] | None = None,
+    records: Path = CORPUS,
+    before: bool = False,  # preceded A in earlier versions
+    force: bool = False,
 ) -> None:
     """Write an HTML page for a study, into a folder. The page shows the reference and each
     system's report as they were written, in each context that all systems have (or in --context).

@@ -29,8 +29,10 @@ CONFIGS = Path("configs")
 #: Key with which a file names the profile that it extends.
 EXTENDS = "extends"
 #: Profiles that an installed package has outside a clone: `share/` beside
-#: `lib/pythonX.Y/site-packages/`.
-INSTALLED = Path(__file__).parent / "../../../../../share/pacer/configs"
+#: `lib/pythonX.Y/site-packages/`, or beside the package (`pip install --target`).
+INSTALLED = [
+    Path(__file__).parent / above / "share/pacer/configs" for above in ("../../../../..", "../..")
+]
 #: Keys of mappings whose entries the user names.
 USER_NAMES = ("columns",)
 
@@ -199,7 +201,7 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
         )
     name = str(values.pop(EXTENDS)).removesuffix(".yaml")
     places = [path.parent / f"{name}.yaml", CONFIGS / f"{name}.yaml"]
-    candidates = [*places, INSTALLED / f"{name}.yaml"]
+    candidates = [*places, *(folder / f"{name}.yaml" for folder in INSTALLED)]
     base = next((file for file in candidates if file.exists() and file != path), None)
     if base is None:
         looked = " or ".join(dict.fromkeys(str(file.resolve()) for file in places if file != path))

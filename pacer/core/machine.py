@@ -10,7 +10,7 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 
-from pacer.core.errors import ConfigError
+from pacer.core.errors import ConfigError, PacerError
 
 #: What a launcher sets: one of these, and the number of processes.
 _LAUNCHED = ("LOCAL_RANK", "TORCHELASTIC_RUN_ID")
@@ -19,6 +19,21 @@ _LAUNCHED = ("LOCAL_RANK", "TORCHELASTIC_RUN_ID")
 _SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 #: What accelerate would need further packages for.
 _NO_EFFECT = ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM")
+#: The process in which a call first used the threads of polars, which a forked process lacks.
+_first_used_in: int | None = None
+
+
+def check_not_forked(call: str) -> None:
+    """Raise a PacerError in a process that was forked after another one had used polars, where it
+    would wait forever."""
+    global _first_used_in
+    if _first_used_in is None:
+        _first_used_in = os.getpid()
+    elif _first_used_in != os.getpid():
+        raise PacerError(
+            f"{call} cannot run in a process that was forked from one that has used PACER, because "
+            "it would never end; start the processes with `multiprocessing.get_context('spawn')`"
+        )
 
 
 def core_count() -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -26,22 +25,6 @@ PARAMS = Path("params.yaml")
 BACKBONES = Path("models/backbones")
 #: The records of the pipeline's own corpus.
 CORPUS = Path("data/corpus/records.parquet")
-ParamsFile = Annotated[
-    Path,
-    typer.Option(
-        "--params", help="Parameter file, complete or with `extends:`.", show_default="params.yaml"
-    ),
-]
-RecordsFile = Annotated[
-    Path, typer.Option("--records", help="records.parquet of a corpus (from `pacer audit --out`).")
-]
-ContextNames = Annotated[
-    list[str] | None, typer.Option("--context", help="Use only this context; repeatable.")
-]
-DelimiterName = Annotated[
-    Literal["comma", "semicolon", "tab", "pipe"] | None,
-    typer.Option("--delimiter", help="Delimiter of CSV files (default: comma)."),
-]
 #: Remedy for a missing file that a stage of the pipeline writes.
 FROM_STAGE = "correct the path, or create it with `dvc repro`"
 
@@ -59,13 +42,11 @@ def check_exists(*paths: Path | None, remedy: str = "correct the path") -> None:
 
 def named_paths(entries: Iterable[str]) -> dict[str, Path]:
     """Return ``PATH`` or ``NAME=PATH`` by name: by default its last part without suffix, or the
-    path if that is taken."""
+    path if that is taken. Both may contain ``=``: the name ends at the first after which a path
+    that exists begins."""
     named: dict[str, Path] = {}
     for entry in entries:
-        name = ""
-        place = entry
-        if not Path(entry).exists():
-            name, _, place = entry.rpartition("=")
+        name, place = _name_and_place(entry)
         path = Path(place)
         if not name:
             last = path.stem if path.is_file() else path.absolute().name
@@ -77,6 +58,13 @@ def named_paths(entries: Iterable[str]) -> dict[str, Path]:
             )
         named[name] = path
     return named
+
+
+def _name_and_place(entry: str) -> tuple[str, str]:
+    parts = entry.split("=")
+    cuts = [("=".join(parts[:at]), "=".join(parts[at:])) for at in range(len(parts))]
+    existing = (cut for cut in cuts if Path(cut[1]).exists())
+    return next(existing, cuts[min(1, len(cuts) - 1)])
 
 
 def check_contexts(names: list[str] | None) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from pacer.core.errors import DataError
+from pacer.core.machine import check_not_forked
 from pacer.metrics.ledger import compared, read_findings
 from pacer.tables.generated import without_thoughts
 from pacer.tables.values import shown
@@ -38,7 +39,9 @@ def reward(
 
     Raises:
         DataError: the numbers of completions and references differ, or one has no text.
+        PacerError: the process was forked from one that has used PACER.
     """
+    check_not_forked("pacer.reward")
     if isinstance(completions, str) or len(completions) != len(references):
         raise DataError(
             "pacer.reward: expected as many completions as references, each in a list; got "

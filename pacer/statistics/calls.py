@@ -14,6 +14,7 @@ from pacer.config.decode import ScoreSettings
 from pacer.core.anchor import KINDS, Anchor
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
+from pacer.core.machine import check_not_forked
 from pacer.core.schemas import read_about
 from pacer.metrics.columns import metrics_of
 from pacer.metrics.options import (
@@ -115,7 +116,9 @@ def score(
     Raises:
         DataError: reports do not pair one to one, or an input is malformed.
         ConfigError: a value is not allowed, or ``out`` holds scores.
+        PacerError: the process was forked from one that has used PACER.
     """
+    check_not_forked("pacer.score")
     pairing = {
         "missing": missing,
         "missing_references": missing_references,

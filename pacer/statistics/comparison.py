@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
+from pacer.core.machine import check_not_forked
 from pacer.display.numbers import IN_BRACKETS, change_cells, number, score_cell
 from pacer.display.tables import Displayed, Table, first_cell_changes
 from pacer.metrics.cases import row_name
@@ -284,7 +285,9 @@ def compare(
             differ.
         ConfigError: an argument has a value that is not allowed, or the systems were scored with
             different conventions and none is chosen.
+        PacerError: the process was forked from one that has used PACER.
     """
+    check_not_forked("pacer.compare")
     if convention not in (None, *CONVENTIONS):
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
     if resamples < halves.LEAST_SPLITS:

@@ -7,19 +7,12 @@ from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from pacer.config.corpus import Delimiter
 from pacer.core.errors import DataError
 from pacer.core.io import check_replaceable, hash_bytes, write_text
 from pacer.display import terminal
 from pacer.display.terminal import echo, print_table
-
-certify = typer.Typer(
-    no_args_is_help=True,
-    help="Find out what a metric sees, misses and punishes for nothing (docs/certificate.md).",
-)
 
 
 @contextmanager
@@ -36,23 +29,14 @@ def _printing_to_stderr() -> Generator[None]:
         os.close(stdout)
 
 
-@certify.command()
 def make(
-    out: Annotated[Path, typer.Option(help="New folder for texts.csv.")] = Path("cards"),
-    references: Annotated[
-        Path | None,
-        typer.Option(
-            help="Your references; only their order, spelling and list form change (default: "
-            "synthetic reports, with all kinds of faults)."
-        ),
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="ID column of --references.")
-    ] = None,
-    reference_text: Annotated[str | None, typer.Option(help="Text column of --references.")] = None,
-    delimiter: terminal.DelimiterName = None,
-    limit: Annotated[int, typer.Option(min=1, help="Number of references.")] = 300,
-    seed: Annotated[int, typer.Option(help="Seed for all random choices.")] = 0,
+    out: Path = Path("cards"),
+    references: Path | None = None,
+    id_column: str | None = None,
+    reference_text: str | None = None,
+    delimiter: Delimiter | None = None,
+    limit: int = 300,
+    seed: int = 0,
 ) -> None:
     """Write texts.csv: references, and texts with faults or with other words for the same facts.
     Your metric scores each row: the column text against the column reference."""
@@ -72,30 +56,14 @@ def make(
     )
 
 
-@certify.command()
 def score(
-    cards: Annotated[Path, typer.Argument(help="Folder from `pacer certify make`.")],
-    scored: Annotated[
-        list[str] | None,
-        typer.Argument(help="Table with id and score, or NAME=TABLE, for each metric."),
-    ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A score of `pacer score` (exact_f1, bleu4, …), module:function, or an entry "
-            "point in group pacer.scores; repeatable (default: exact_f1)."
-        ),
-    ] = None,
-    lower_is_better: Annotated[
-        list[str] | None,
-        typer.Option(help="Name of a table or function with lower values for better texts."),
-    ] = None,
-    chexbert: Annotated[Path | None, typer.Option(help="CheXbert folder, for f1.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
-    out: Annotated[
-        Path,
-        typer.Option(help="Folder for table.md and certificate.svg, replaced if they exist."),
-    ] = Path("certificate"),
+    cards: Path,
+    scored: list[str] | None = None,
+    metric: list[str] | None = None,
+    lower_is_better: list[str] | None = None,
+    chexbert: Path | None = None,
+    as_json: bool = False,
+    out: Path = Path("certificate"),
 ) -> None:
     """Print and draw, for each kind of fault, whether metrics see it, are blind to it or reward it,
     and what other words for the same facts cost."""

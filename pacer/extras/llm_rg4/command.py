@@ -1,9 +1,6 @@
 """``pacer import-llm-rg4``; heavy imports wait until it runs."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from pacer.config.params import load_profile
 from pacer.core.io import check_replaceable
@@ -12,10 +9,8 @@ from pacer.display.terminal import BACKBONES, PARAMS, console, echo
 
 
 def import_llm_rg4(
-    file: Annotated[Path, typer.Argument(help="Released second-stage weights, .pth or .ckpt.")],
-    out: Annotated[
-        Path, typer.Option(help="Folder for the checkpoint; an earlier import is replaced.")
-    ],
+    file: Path,
+    out: Path,
 ) -> None:
     """Convert LLM-RG4's released weights to a checkpoint for `pacer decode` or parent.start."""
     params = load_profile(PARAMS)

@@ -2,34 +2,22 @@
 runs."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from pacer.config.corpus import Delimiter
 from pacer.core.errors import ConfigError
 from pacer.core.io import check_replaceable
 from pacer.display import terminal
 from pacer.display.terminal import CORPUS, echo
 
-probe = typer.Typer(no_args_is_help=True, help="Test which inputs a system uses (docs/probe.md).")
 
-
-@probe.command()
 def make(
-    out: Annotated[
-        Path, typer.Option(help="Output folder for the probe; replaced if it exists.")
-    ] = Path("probe"),
-    records: terminal.RecordsFile = CORPUS,
-    split: Annotated[str, typer.Option(help="Split to use: train, val, test or all.")] = "test",
-    context: terminal.ContextNames = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Number of records per context, drawn at random.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed for all random choices.")] = 0,
-    boxes: Annotated[
-        Path | None,
-        typer.Option(help="Table of bounding boxes: image, finding, x, y, width, height (0 to 1)."),
-    ] = None,
+    out: Path = Path("probe"),
+    records: Path = CORPUS,
+    split: str = "test",
+    context: list[str] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    boxes: Path | None = None,
 ) -> None:
     """Write inputs.csv: records, plus copies with one source removed, swapped or altered. The
     system under test must write one report per row, to a CSV file with the columns probe_id and
@@ -101,23 +89,13 @@ def make(
     )
 
 
-@probe.command()
 def score(
-    reports: Annotated[
-        list[str],
-        typer.Option(help="FILE or NAME=FILE, with columns probe_id and report; repeatable."),
-    ],
-    out: Annotated[Path, typer.Option(help="Output folder; replaced if it exists.")],
-    folder: Annotated[
-        Path, typer.Option("--probe", help="Folder written by `pacer probe make`.")
-    ] = Path("probe"),
-    hypothesis_id: Annotated[
-        str | None, typer.Option(help="Column with the ids (default: probe_id).")
-    ] = None,
-    hypothesis_text: Annotated[
-        str | None, typer.Option(help="Column with the reports (default: report).")
-    ] = None,
-    delimiter: terminal.DelimiterName = None,
+    reports: list[str],
+    out: Path,
+    folder: Path = Path("probe"),
+    hypothesis_id: str | None = None,
+    hypothesis_text: str | None = None,
+    delimiter: Delimiter | None = None,
 ) -> None:
     """Show which sources each system uses, in a table, a chart and a page."""
     systems = terminal.named_paths(reports)

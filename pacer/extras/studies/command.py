@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -19,22 +19,12 @@ if TYPE_CHECKING:
 
 STUDIES = Path("studies")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-StudyName = Annotated[str, typer.Argument(help="Name of a file in studies/ (`pacer study list`).")]
-
-study = typer.Typer(
-    no_args_is_help=True,
-    help="Make tables of experiments: many runs, and one table of their results "
-    "(docs/experiments.md).",
-)
 
 
-@study.command()
 def run(
-    name: StudyName,
-    row: Annotated[list[str] | None, typer.Option(help="Run only this row; repeatable.")] = None,
-    queue: Annotated[
-        bool, typer.Option("--queue", help="Add the runs to DVC's queue (`dvc queue start`).")
-    ] = False,
+    name: str,
+    row: list[str] | None = None,
+    queue: bool = False,
 ) -> None:
     """Run the experiments that a table still lacks, and write the table. After Ctrl-C, run it again
     to continue."""
@@ -67,8 +57,7 @@ def _stop(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-@study.command()
-def show(name: StudyName) -> None:
+def show(name: str) -> None:
     """Write and print a table from its finished experiments."""
     from pacer.extras.studies.repository import Repository
     from pacer.extras.studies.study import load_study
@@ -76,12 +65,10 @@ def show(name: StudyName) -> None:
     print(_write_table(load_study(STUDIES, name), Repository(Path.cwd())))
 
 
-@study.command("list")
 def list_studies() -> None:
     """List the tables of experiments, and how many of their runs are done."""
-    from pacer.extras.studies.plan import plan
     from pacer.extras.studies.repository import Repository
-    from pacer.extras.studies.run import finished
+    from pacer.extras.studies.run import finished, plan
     from pacer.extras.studies.study import load_study
 
     repository = Repository(Path.cwd())

@@ -33,6 +33,11 @@ class Repository:
             )
         return done.stdout
 
+    def objects(self) -> dict[str, str]:
+        """Return the object of every file and folder in the last commit, by path."""
+        entries = self.git("ls-tree", "-r", "-t", "-z", "HEAD").split("\0")
+        return {path: found for found, _, path in (entry.partition("\t") for entry in entries)}
+
     def dvc(self, *arguments: str) -> None:
         """Run ``dvc ARGUMENTS``, which prints what it does. If this process is interrupted, DVC and
         its stages end. Raises a PacerError if DVC failed."""

@@ -1,30 +1,131 @@
-"""Makes the missing runs of a table of experiments with DVC's own commands.
+"""The runs of a table of experiments, which DVC makes in folders of their own: the parameters and
+outputs of the user stay as they are.
 
-One after the other, they are made in the workspace by ``dvc exp run``, where a training that was
-stopped goes on; afterwards the user's parameters and outputs are put back. Or they wait in DVC's
-queue for workers, which make them in folders of their own. A run is done if git has an experiment
-whose name ends in its key, so a table goes on where it stopped, and tables and rows that are alike
-share a run.
+A run is made if git has an experiment of its name, so a table that was stopped goes on; DVC brings
+back every stage that another run has finished.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import copy
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pydantic import JsonValue
 from ruamel.yaml import YAML
 
+from pacer.config import Params, Strict, validated
+from pacer.config.baselines import BaselineParams
+from pacer.config.strict import read_mapping
 from pacer.core.errors import ConfigError, PacerError
-from pacer.core.io import atomic_directory, write_text
-from pacer.extras.studies.plan import DEFINITION, PARAMS, TARGET, Run, plan
+from pacer.core.io import atomic_directory, hash_json, write_text
 from pacer.extras.studies.repository import Repository
-from pacer.extras.studies.study import Study
+from pacer.extras.studies.study import BASELINE_KEY, Overrides, Study, StudyRow
 from pacer.metrics.result import CASES, SCORES_FILE, SIGNATURE_FILE
 
-#: What a run may use beyond the dependencies of its stages.
-_CODE = ("pacer", "stages")
-#: Tracked files that a run in the workspace changes.
-_CHANGED = (PARAMS, DEFINITION, "dvc.lock", "metrics", "baselines")
+PARAMS, BASELINE_PARAMS = "params.yaml", BASELINE_KEY.removesuffix(":")
+DEFINITION, BASELINE_DEFINITION = "dvc.yaml", "baselines/stages.yaml"
+#: The last stage of a run of the pipeline; later stages do not affect scores.
+TARGET = "score"
+#: Parameter file -> its schema.
+KINDS: dict[str, type[Strict]] = {PARAMS: Params, BASELINE_PARAMS: BaselineParams}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row with one replicate, by their names.
+
+    ``name``: of the experiment; it ends in a hash of the parameters, the stages and their code.
+    ``overrides``: changes to the current parameters; ``values``: the parameters with them, by file.
+    ``target``: the stage that makes the scores, in the folder ``scores``. ``stages``: those of the
+    pipeline and of the row's baseline, as in ``dvc.yaml``.
+    """
+
+    row: str
+    replicate: str
+    name: str
+    overrides: Overrides
+    values: Mapping[str, Any]
+    target: str
+    scores: str
+    stages: Mapping[str, Any]
+
+    @property
+    def options(self) -> list[str]:
+        """The options of ``dvc exp run`` that make this run."""
+        changes = [f"{key}={json.dumps(value)}" for key, value in self.overrides.items()]
+        return ["--name", self.name, *(part for text in changes for part in ("-S", text))]
+
+
+def plan(study: Study, repository: Repository) -> list[Run]:
+    """Return every run of a study, replicate by replicate in row order, without rows that lack what
+    they need. Raises a ConfigError if a file or a row's parameters are invalid, or a target is not
+    a stage."""
+    objects = repository.objects()
+    in_use = {file: read_mapping(repository.root / file) for file in KINDS}
+    runs = []
+    for label, replicate in zip(study.labels, study.replicates, strict=True):
+        for row in study.rows:
+            origin = f"study {study.name}, row {row.name}"
+            needed = [_place(in_use, key, origin) for key in row.needs]
+            if row.files is not None or any(group[key] is None for group, key in needed):
+                continue
+            values = copy.deepcopy(in_use if row.target else {PARAMS: in_use[PARAMS]})
+            overrides = study.overrides(row, replicate)
+            for path, value in overrides.items():
+                group, key = _place(values, path, origin)
+                group[key] = value
+            for file, content in values.items():
+                validated(content, origin, KINDS[file])
+            stages = _stages(repository.root, row)
+            paths = sorted(
+                {str(path) for stage in stages.values() for path in stage.get("deps", [])}
+            )
+            code = [objects.get(path) for path in paths]  # None: the output of a stage
+            key = hash_json([row.target, stages, code, values])[:10]
+            words = [
+                re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+                for text in (study.name, row.name, label)
+            ]
+            scores = "metrics" if row.target is None else f"baselines/metrics/{row.target[:-6]}"
+            name = "-".join([*words, key])
+            target = row.target or TARGET
+            runs.append(Run(row.name, label, name, overrides, values, target, scores, stages))
+    return runs
+
+
+def _stages(root: Path, row: StudyRow) -> dict[str, Any]:
+    """Return the stages of the pipeline up to the scores, and those of the row's baseline."""
+    stages = read_mapping(root / DEFINITION)["stages"]
+    names = list(stages)
+    used = {name: stages[name] for name in names[: names.index(TARGET) + 1]}
+    if row.target is not None:
+        added = read_mapping(root / BASELINE_DEFINITION)["stages"]
+        if row.target not in added:
+            raise ConfigError(f"{row.target} is not a stage of {BASELINE_DEFINITION}")
+        system = row.target.removesuffix("_score")
+        used |= {name: stage for name, stage in added.items() if name.startswith(system)}
+    return used
+
+
+def _place(values: Mapping[str, Any], path: str, origin: str) -> tuple[dict[str, JsonValue], str]:
+    """Return the group of the parameters that a key names, and the key in it."""
+    file = BASELINE_PARAMS if path.startswith(BASELINE_KEY) else PARAMS
+    *parents, last = path.removeprefix(BASELINE_KEY).split(".")
+    try:
+        group = values[file]
+        for parent in parents:
+            group = group[parent]
+        _ = group[last]
+    except (KeyError, TypeError):
+        raise ConfigError(
+            f"{origin}: {path} is not a parameter (rows with a `target` also have those of "
+            f"{BASELINE_PARAMS})"
+        ) from None
+    return group, last
 
 
 def run_study(
@@ -42,49 +143,47 @@ def run_study(
         raise ConfigError(
             f"{study.name} has no row {unknown[0]!r}; its rows are {', '.join(names)}"
         )
-    runs = plan(study, repository)
+    runs = [run for run in plan(study, repository) if run.row in (rows or names)]
     _check_committed(repository, runs)
-    first = {run.key: run for run in reversed(runs) if run.row in (rows or names)}
-    done = {one.run.key for one in finished(runs, repository) if one.is_current}
-    missing = [run for run in runs if run is first.get(run.key) and run.key not in done]
+    known = repository.experiments()
+    missing = [run for run in runs if run.name not in known]
     if not missing:
-        report(f"{study.name}: nothing to do: all {len(first)} runs exist")
+        report(f"{study.name}: nothing to do: all {len(runs)} runs exist")
         return
-    report(f"{study.name}: {len(missing)} of {len(first)} runs are missing")
-    options = ["--queue"] if queue else []
-    try:
-        for number, run in enumerate(missing, start=1):
-            report(f"[{number}/{len(missing)}] {run.name}")
-            _run(repository, run, *options)
-    finally:
-        with suppress(PacerError):  # DVC says what it cannot bring back
-            repository.dvc("checkout", "--allow-missing", "--quiet", *missing[0].pipeline.outs)
+    report(f"{study.name}: {len(missing)} of {len(runs)} runs are missing")
+    for number, run in enumerate(missing, start=1):
+        report(f"[{number}/{len(missing)}] {run.name}")
+        _run(repository, run, "--queue" if queue else "--temp")
 
 
-def _run(repository: Repository, run: Run, *options: str) -> None:
-    """Let DVC make a run, or queue it; then put back the files that it changes. The stages of a
-    baseline are added to ``dvc.yaml``: in the user's, DVC would miss the outputs of baselines that
-    were never run."""
+def _run(repository: Repository, run: Run, how: str) -> None:
+    """Let DVC make a run, or queue it. Meanwhile ``dvc.yaml`` has the stages of the row's baseline:
+    DVC would miss the outputs of baselines that were never run."""
+    definition = repository.root / DEFINITION
+    before = definition.read_bytes()
     try:
-        if run.pipeline.target != TARGET:
-            definition = repository.root / DEFINITION
-            YAML(typ="safe", pure=True).dump(run.pipeline.definition, definition)
-        repository.dvc("exp", "run", *options, *run.options, run.pipeline.target)
+        if run.target != TARGET:
+            whole = read_mapping(definition)
+            whole["stages"] |= run.stages
+            YAML(typ="safe", pure=True).dump(whole, definition)
+        repository.dvc("exp", "run", how, *run.options, run.target)
     finally:
-        repository.git("reset", "--quiet", "--", *_CHANGED)  # DVC stages what it changes
-        tracked = repository.git("ls-files", "--", *_CHANGED).splitlines()
-        repository.git("checkout", "--quiet", "--", *tracked)
-        repository.git("clean", "--force", "-d", "--quiet", "--", *_CHANGED)
+        definition.write_bytes(before)
 
 
 def _check_committed(repository: Repository, runs: Iterable[Run]) -> None:
-    """Raise a ConfigError unless git has all that a run depends on, as it is now: a run in the
-    workspace changes it, and must not take anything of the user's with it."""
-    paths = {*_CODE, *_CHANGED, *(path for run in runs for path in run.pipeline.code)}
-    if changed := repository.git("status", "--porcelain", "--", *paths).splitlines():
+    """Raise a ConfigError unless git has all that a run depends on, as it is now."""
+    paths = {"pacer", "stages", "baselines", "dvc.lock", PARAMS, DEFINITION}
+    paths |= {
+        path
+        for run in runs
+        for stage in run.stages.values()
+        for path in map(str, stage.get("deps", []))
+    }
+    if changed := repository.git("status", "--porcelain", "--", *sorted(paths)).splitlines():
         raise ConfigError(
             f"{changed[0][3:]} is not committed ({len(changed)} such files); commit what the rows "
-            "are to use, or, if `pacer study` was killed, `git reset --hard` and `dvc checkout`"
+            "are to use"
         )
 
 
@@ -101,14 +200,12 @@ class Finished(NamedTuple):
 def finished(runs: Iterable[Run], repository: Repository) -> Iterator[Finished]:
     """Yield the experiment of each run: the one with the code and parameters of now, else the
     newest of the same row and replicate."""
-    known = {}
-    for name, commit in repository.experiments().items():
-        same, _, key = name.rpartition("-")
-        known[same] = known[key] = name, commit
+    experiments = repository.experiments()
+    newest = {name.rpartition("-")[0]: name for name in experiments}
     for run in runs:
-        same = run.name.rpartition("-")[0]
-        if found := known.get(run.key) or known.get(same):
-            yield Finished(run, *found, run.key in known)
+        name = run.name if run.name in experiments else newest.get(run.name.rpartition("-")[0])
+        if name is not None:
+            yield Finished(run, name, experiments[name], name == run.name)
 
 
 def kept_files(repository: Repository, experiment: Finished) -> Path:
@@ -116,7 +213,7 @@ def kept_files(repository: Repository, experiment: Finished) -> Path:
     from git and from DVC's cache; without cases if the cache lacks them."""
     folder = repository.results / "cases" / experiment.name
     if not (folder / CASES).is_file():
-        scores = experiment.run.pipeline.scores
+        scores = experiment.run.scores
         with atomic_directory(folder) as restored:
             for path in (PARAMS, f"{scores}/{SCORES_FILE}", f"{scores}/{SIGNATURE_FILE}"):
                 text = repository.git("show", f"{experiment.commit}:{path}")

@@ -19,9 +19,8 @@ from pacer.core.errors import DataError
 from pacer.core.io import write_text
 from pacer.display.numbers import change_cells, number, p_value
 from pacer.display.tables import MARKS, Heading, Mark, Table, first_cell_changes
-from pacer.extras.studies.plan import PARAMS, plan
 from pacer.extras.studies.repository import Repository
-from pacer.extras.studies.run import finished, kept_files
+from pacer.extras.studies.run import PARAMS, finished, kept_files, plan
 from pacer.extras.studies.study import PublishedTable, Study, load_published
 from pacer.metrics.cases import MEAN
 from pacer.metrics.result import SCORES_FILE, read_scores
@@ -51,16 +50,15 @@ REPLICATES_NOTE = (
 
 class ScoredRun(NamedTuple):
     """A finished run: the names of its row and replicate, the folder of its cases, its scores,
-    signature and parameters, and whether it was made with the code and parameters of now. For
-    scores of other outputs, replicate and parameters are None; they are compared with every
-    replicate."""
+    signature and parameters, and whether it was made with the code and parameters of now. Scores of
+    other outputs have neither replicate nor parameters; they are compared with every replicate."""
 
     row: str
     replicate: str | None
     folder: Path
     scores: Mapping[str, Any]
     signature: Signature
-    params: Mapping[str, Any] | None
+    params: Mapping[str, Any] | None = None
     is_current: bool = True
 
     @property
@@ -69,9 +67,17 @@ class ScoredRun(NamedTuple):
         return self.signature.data.get("records")
 
     @property
-    def counts(self) -> dict[str, int | None]:
-        """The number of scored records of each context."""
-        return {context: self.scores[context].get("n") for context in contexts_in(self.scores)}
+    def protocol(self) -> dict[str, Any]:
+        """What must be equal in rows that are compared, and with published rows."""
+        language = self.signature.language
+        return {
+            "n": {context: self.scores[context].get("n") for context in contexts_in(self.scores)},
+            "labeller": self.signature.labeller.get("files"),
+            "convention": self.signature.convention,
+            "target": language.get("target"),
+            "cleaner": language.get("cleaner"),
+            "unseen_comparisons": language.get("unseen_comparisons"),
+        }
 
 
 def collect(study: Study, repository: Repository) -> list[ScoredRun]:
@@ -80,16 +86,21 @@ def collect(study: Study, repository: Repository) -> list[ScoredRun]:
     runs = []
     for found in finished(plan(study, repository), repository):
         folder = kept_files(repository, found)
-        scores, signature = read_scores(folder)
-        params = read_mapping(folder / PARAMS)
         run = found.run
         runs.append(
-            ScoredRun(run.row, run.replicate, folder, scores, signature, params, found.is_current)
+            ScoredRun(
+                run.row,
+                run.replicate,
+                folder,
+                *read_scores(folder),
+                read_mapping(folder / PARAMS),
+                found.is_current,
+            )
         )
     for row in study.rows:
         folder = repository.root / (row.files or "")
         if row.files is not None and (folder / SCORES_FILE).is_file():
-            runs.append(ScoredRun(row.name, None, folder, *read_scores(folder), None))
+            runs.append(ScoredRun(row.name, None, folder, *read_scores(folder)))
     contexts = {", ".join(contexts_in(run.scores)): run.row for run in runs}
     if len(contexts) > 1:
         scored = "; ".join(f"{name} in {names}" for names, name in contexts.items())
@@ -104,7 +115,7 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun]) -> tuple[RowDifference
     """Compare every pair of rows that a table tests; return the differences and notes about
     them."""
     found: RowDifferences = {metric: {} for metric in study.metrics}
-    notes = []
+    notes = dict[str, None]()
     known = {(run.row, run.replicate or label): run for run in runs for label in study.labels}
     for name, base in study.tested():
         pairs = [
@@ -116,22 +127,21 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun]) -> tuple[RowDifference
             continue
         tested = dict[str, Difference]()
         if len({first.records for first, _ in pairs}) == 1:
-            notes.append(PATIENTS_NOTE)
+            notes[PATIENTS_NOTE] = None
             try:
                 tested = compare_repeats([(a.folder, b.folder) for a, b in pairs])
             except DataError as error:
-                notes.append(f"{name} was not tested against {base}: {error}.")
+                notes[f"{name} was not tested against {base}: {error}."] = None
         else:
-            notes.append(REPLICATES_NOTE)
+            notes[REPLICATES_NOTE] = None
             for metric in study.metrics:
                 values = [[context_mean(run.scores, metric) for run in pair] for pair in pairs]
                 gaps = [b - a for a, b in values if a is not None and b is not None]
                 if len(gaps) == len(pairs):
                     tested[metric] = student(gaps)
-        for metric, differences in found.items():
-            if metric in tested:
-                differences[f"{name} − {base}"] = tested[metric]
-    return found, list(dict.fromkeys(notes))
+        for metric in found.keys() & tested.keys():
+            found[metric][f"{name} − {base}"] = tested[metric]
+    return found, list(notes)
 
 
 def student(gaps: Sequence[float]) -> Difference:
@@ -144,63 +154,41 @@ def student(gaps: Sequence[float]) -> Difference:
     return Difference(None, None, fmean(gaps), low, high, float(test.pvalue))
 
 
-def difference_table(title: str, tested: RowDifferences) -> Table:
-    """Return the table of the tested differences; p by Holm allows for the number of rows tested on
-    a score."""
-    heads = ("Score", "Compared", "Difference", "95% interval", "p", "p (Holm)")
-    rows = []
-    for metric, found in tested.items():
-        adjusted = holm([difference.p for difference in found.values()])
-        for (label, difference), p in zip(found.items(), adjusted, strict=True):
-            cells = change_cells(difference, difference.p)
-            rows.append((score_of(metric).column, label, *cells, p_value(p)))
-    caption = f"{title}: differences, case by case"
-    return Table(heads, tuple(rows), caption, text_columns=2, rules=first_cell_changes(rows))
-
-
 def build_tables(study: Study, runs: Sequence[ScoredRun]) -> list[Table]:
     """Return the table of scores from the existing results, with a heading for each block, and the
-    table of the differences of the rows that it tests, if there are any."""
+    table of the differences of the rows that it tests, if there are any; p by Holm allows for the
+    number of rows tested on a score."""
     published = load_published().get(study.published or "")
-    notes = _notes(study, runs)
-    if published is not None:
-        measured = (
-            "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert "
-            f"(convention llm-rg4, target {published.target}, cleaner upstream)"
-        )
-        if runs and not any(stands_beside(published, run) for run in runs):
-            notes.append(
-                f"Published rows are not shown: they are for {measured}, and these runs are not."
-            )
-            published = None
-        else:
-            origins = "; ".join(f"{name}, {text}" for name, text in published.provenance.items())
-            notes += [
-                f"The published rows are as printed in {published.where} of the paper "
-                f"({published.title}). {published.protocol}",
-                f"Sources of the published rows: {origins}.",
-                f"Rows can be compared with them only if they are for {measured}.",
-            ]
+    is_beside = not runs or any(stands_beside(published, run) for run in runs)
+    beside = published if is_beside else None
     columns = [score_of(metric) for metric in study.metrics]
     better = [None, *(score.better for score in columns)]
     rows, headings, marks = list[tuple[str, ...]](), dict[int, Heading](), dict[Any, Mark]()
-    for block in _blocks(study, runs, published):
-        if block.heading.text:
-            headings[len(rows)] = block.heading
-        if block.is_marked:
-            marks |= ranked(block.rows, better, len(rows))
-        rows += block.rows
+    for heading, lines, is_marked in _blocks(study, runs, beside):
+        if heading.text:
+            headings[len(rows)] = heading
+        if is_marked:
+            marks |= ranked(lines, better, len(rows))
+        rows += lines
     tested, test_notes = compare_rows(study, runs)
+    notes = [*_notes(study, runs), *_published_notes(published, beside), *study.notes, *test_notes]
+    heads = ("Model", *(score.column for score in columns))
     scores = Table(
-        ("Model", *(score.column for score in columns)),
-        tuple(rows),
-        study.title,
-        headings=headings,
-        marks=marks,
-        notes=(*notes, *_missing(study, runs), *study.notes, *test_notes),
+        heads, tuple(rows), study.title, headings=headings, marks=marks, notes=tuple(notes)
     )
-    differences = difference_table(study.title, tested)
-    return [scores, differences] if differences.rows else [scores]
+    cells = [
+        (score_of(metric).column, label, *change_cells(one, one.p), p_value(p))
+        for metric, found in tested.items()
+        for (label, one), p in zip(
+            found.items(), holm([one.p for one in found.values()]), strict=True
+        )
+    ]
+    heads = ("Score", "Compared", "Difference", "95% interval", "p", "p (Holm)")
+    caption = f"{study.title}: differences, case by case"
+    differences = Table(
+        heads, tuple(cells), caption, text_columns=2, rules=first_cell_changes(cells)
+    )
+    return [scores, differences] if cells else [scores]
 
 
 def write_tables(tables: Sequence[Table], folder: Path) -> str:
@@ -211,48 +199,38 @@ def write_tables(tables: Sequence[Table], folder: Path) -> str:
     return text
 
 
-class Block(NamedTuple):
-    """Rows of cells that are ranked together, if ``is_marked``, and the name of their context or
-    group."""
-
-    belongs: str
-    heading: Heading
-    rows: Sequence[tuple[str, ...]]
-    is_marked: bool = True
-
-
 def _blocks(
     study: Study, runs: Sequence[ScoredRun], published: PublishedTable | None
-) -> list[Block]:
-    """Return the blocks of this repository, each followed by its published one, then the other
-    published ones."""
+) -> list[tuple[Heading, list[tuple[str, ...]], bool]]:
+    """Return the blocks of rows that are ranked together, each followed by its published one, with
+    their headings and whether they have marks; then the other published ones."""
     by_context = study.layout == "contexts"
     if by_context:
-        ours = dict.fromkeys(contexts_in(runs[0].scores) if runs else [], study.rows)
+        names = contexts_in(runs[0].scores) if runs else []
     else:
-        groups = dict.fromkeys(row.group for row in study.rows)
-        ours = {name: [row for row in study.rows if row.group == name] for name in groups}
-    blocks = []
-    for name, members in ours.items():
+        names = list(dict.fromkeys(row.group for row in study.rows))
+    blocks = dict[str, list]()
+    for name in names:
         context, title = (name, name.upper()) if by_context else (MEAN, name)
-        rows = [(row.name, *_cells(study, runs, row.name, context)) for row in members]
-        blocks.append(Block(name, Heading(title), rows))
+        lines = [
+            (row.name, *_cells(study, runs, row.name, context))
+            for row in study.rows
+            if by_context or row.group == name
+        ]
+        blocks[name] = [(Heading(title), lines, True)]
     if published is not None:
         for block in published.blocks:
-            rows = published.rows(block, study.metrics)
             heading = Heading(f"{block.name} (published)", block.protocol)
-            belongs = block.context if by_context else block.name
-            blocks.append(Block(belongs, heading, rows, block.marked))
-    order = [block.belongs for block in blocks]
-    return sorted(blocks, key=lambda block: order.index(block.belongs))
+            one = (heading, published.rows(block, study.metrics), block.marked)
+            blocks.setdefault(block.context if by_context else block.name, []).append(one)
+    return [block for several in blocks.values() for block in several]
 
 
 def _cells(study: Study, runs: Sequence[ScoredRun], row: str, context: str) -> Iterator[str]:
     """Yield the cell of a row for each column: the mean over replicates, with ± sample standard
     deviation if there are several; a dash if one of its runs lacks the score."""
-    scores = [run.scores for run in runs if run.row == row]
     for score in map(score_of, study.metrics):
-        values = [context_mean(one, score.key, context) for one in scores]
+        values = [context_mean(run.scores, score.key, context) for run in runs if run.row == row]
         known = [value for value in values if value is not None]
         if not known or len(known) < len(values):
             yield "–"
@@ -279,28 +257,48 @@ def ranked(
     return marks
 
 
-def stands_beside(table: PublishedTable, run: ScoredRun) -> bool:
-    """Return whether a run's scores are of the records of the published rows, by the same measures.
-    Of other systems' scores, the corpus is known only by its number of records."""
+#: Source, format and limit of the corpus, and split and limit of decoding, of the published rows.
+_TEST_SPLIT = ("files", "rg4", None, "test", None)
+
+
+def stands_beside(table: PublishedTable | None, run: ScoredRun) -> bool:
+    """Return whether a run was scored as the published rows were, on the same records. Of other
+    systems' scores, the corpus is known only by its number of records."""
+    if table is None or run.signature.standin_labeller is not False:
+        return False
+    wanted: dict[str, Any] = {"convention": "llm-rg4", "target": table.target}
+    wanted |= {"cleaner": "upstream", "unseen_comparisons": "keep"}
+    if table.records:
+        wanted["n"] = table.records
     if run.params is None:
         is_test_split = bool(table.records)
     else:
         corpus, decode = run.params["corpus"], run.params["decode"]
-        records = (corpus["source"], corpus["format"], corpus["limit"])
-        used = (*records, decode["split"], decode["limit"])
-        is_test_split = used == ("files", "rg4", None, "test", None)
-    texts = {"target": table.target, "cleaner": "upstream", "unseen_comparisons": "keep"}
-    return (
-        is_test_split
-        and (run.counts == table.records or not table.records)
-        and run.signature.standin_labeller is False
-        and run.signature.convention == "llm-rg4"
-        and texts.items() <= run.signature.language.items()
+        read = (corpus["source"], corpus["format"], corpus["limit"])
+        is_test_split = (*read, decode["split"], decode["limit"]) == _TEST_SPLIT
+    return is_test_split and wanted.items() <= run.protocol.items()
+
+
+def _published_notes(published: PublishedTable | None, beside: PublishedTable | None) -> list[str]:
+    if published is None:
+        return []
+    measured = (
+        "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert (convention "
+        f"llm-rg4, target {published.target}, cleaner upstream)"
     )
+    if beside is None:
+        return [f"Published rows are not shown: they are for {measured}, and these runs are not."]
+    origins = "; ".join(f"{name}, {text}" for name, text in beside.provenance.items())
+    return [
+        f"The published rows are as printed in {beside.where} of the paper ({beside.title}). "
+        f"{beside.protocol}",
+        f"Sources of the published rows: {origins}.",
+        f"Rows can be compared with them only if they are for {measured}.",
+    ]
 
 
 def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
-    """Return notes on how the numbers were made."""
+    """Return notes on how the numbers were made, and on rows without results."""
     notes = []
     if old := sorted({run.row for run in runs if not run.is_current}):
         notes.append(f"Made with other code or parameters than those of now: {', '.join(old)}.")
@@ -313,40 +311,25 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     if len(study.labels) > 1:
         varied = ", ".join(study.replicates[0])
         notes.append(f"Mean ± sample standard deviation over {varied} {', '.join(study.labels)}.")
-    if splits := sorted({run.params["decode"]["split"] for run in runs if run.params}):
-        notes.append(f"Scored on split {', '.join(splits)}.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
-    for label in study.labels:
-        same = [run for run in runs if run.replicate in (label, None)]
-        records = {run.records for run in same if run.params}
-        if len(records) > 1 or len({_protocol(run) for run in same}) > 1:
-            notes.append(
-                "Not all rows were scored alike (labeller, convention, target, cleaning or records "
-                "differ)."
-            )
-            break
-    return notes
-
-
-def _protocol(run: ScoredRun) -> str:
-    """Return what must be equal in rows that are compared."""
-    language = run.signature.language
-    texts = language.get("target"), language.get("cleaner")
-    return repr([run.signature.convention, run.signature.labeller.get("files"), texts, run.counts])
-
-
-def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
-    """Return notes on rows without results, and what they need."""
+    ways = {
+        label: {repr((run.protocol, run.records)) for run in runs if run.replicate == label}
+        for label in study.labels
+    }
+    if any(len(of_label) > 1 for of_label in ways.values()):
+        notes.append(
+            "Not all rows were scored alike (labeller, convention, target, cleaning or records "
+            "differ)."
+        )
     done = {(run.row, run.replicate) for run in runs}
-    notes = []
     for row in study.rows:
-        if row.files is None:
-            missing = [label for label in study.labels if (row.name, label) not in done]
+        missing = [label for label in study.labels if (row.name, label) not in done]
+        if row.files is not None:
+            if (row.name, None) not in done:
+                notes.append(
+                    f"{row.name}: {row.files} has no scores; run `pacer score --out {row.files}`."
+                )
+        elif missing:
             needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""
-            if missing:
-                notes.append(f"{row.name}: not run yet with {', '.join(missing)}{needs}.")
-        elif (row.name, None) not in done:
-            notes.append(
-                f"{row.name}: {row.files} has no scores; run `pacer score --out {row.files}`."
-            )
+            notes.append(f"{row.name}: not run yet with {', '.join(missing)}{needs}.")
     return notes

@@ -46,6 +46,7 @@ RUN = "import sys; from pacer.cli import main; sys.argv[0] = 'pacer'; main()"
 
 def clone(folder: Path) -> None:
     """Copy what an installation reads."""
+    folder.mkdir(parents=True, exist_ok=True)
     for name in ("pyproject.toml", "README.md", "LICENSE", "constraints.txt"):
         shutil.copy(ROOT / name, folder)
     for name in ("pacer", "configs"):
@@ -133,6 +134,18 @@ def test_the_profile_table_is_audited_with_its_own_keys_alone(
     assert "unknown without the `pipeline` extra; run `make setup`" in printed
     assert "no records have a previous report" in printed
     assert ("no records have a previous report; 20 studies have no date" in printed) == (not date)
+
+
+def test_a_target_folder_has_the_profiles_and_the_command(tmp_path: Path) -> None:
+    clone(tmp_path / "clone")
+    target = tmp_path / "target"
+    command = [sys.executable, *OFFLINE, "--target", str(target), str(tmp_path / "clone")]
+    subprocess.run(command, check=True, capture_output=True)
+    (tmp_path / "mine.yaml").write_text("extends: table\ncorpus: {root: absent}\n")
+    environment = dict(os.environ) | {"PYTHONPATH": str(target), "PYTHONSAFEPATH": "1"}
+    audit = [sys.executable, "-m", "pacer", "audit", "--params", "mine.yaml"]
+    found = subprocess.run(audit, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert found.returncode == 1 and "absent is not a folder" in found.stderr, found.stderr
 
 
 @pytest.mark.parametrize(

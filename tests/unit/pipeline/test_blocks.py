@@ -1,4 +1,4 @@
-"""Tables and charts of the docs are what the scripts write from released results."""
+"""Tables of the docs are what the scripts write from released results."""
 
 import evidence
 
@@ -15,9 +15,6 @@ def test_all_blocks_are_what_the_scripts_write() -> None:
     assert filled <= set(evidence.PAGES), "bench/evidence.py writes only the blocks of its PAGES"
     for path, text in documented_scores.written_pages().items():
         written[path.relative_to(ROOT)] = text
-    for study, path in evidence.CURVES.items():
-        pages[path] = (ROOT / path).read_text(encoding="utf-8")
-        written[path] = evidence.curve(study)
     assert [str(path) for path, text in written.items() if text != pages[path]] == [], (
         "run `python bench/evidence.py; python -m tests.support.documented_scores`"
     )

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from pacer.config.params import names_in
-from pacer.core.errors import ConfigError, PacerError
+from pacer.core.errors import ConfigError
 from pacer.core.io import parse_yaml, yaml_beside
-from pacer.extras.studies.plan import Pipeline, Run, plan
 from pacer.extras.studies.repository import Repository
+from pacer.extras.studies.run import Run, plan
 from pacer.extras.studies.study import Study, load_published, load_study
 from tests.support.cli import REPOSITORY
 from tests.support.profiles import yaml_of
@@ -54,14 +54,12 @@ class Workspace:
         )
         (folder / "params.yaml").write_text(params)
 
-    def git(self, *arguments: str) -> str:
+    def objects(self) -> dict[str, str]:
         """List the code as git does: an edit changes the objects of the file and its folders."""
-        assert arguments == ("ls-tree", "-r", "-t", "-z", "HEAD")
-        objects = (
-            "new" if f"{self.edited}/".startswith(f"{path}/") else "old" for path in committed()
-        )
-        entries = zip(objects, committed(), strict=True)
-        return "".join(f"100644 blob {name}\t{path}\0" for name, path in entries)
+        return {
+            path: "new" if f"{self.edited}/".startswith(f"{path}/") else "old"
+            for path in committed()
+        }
 
 
 @cache
@@ -129,17 +127,6 @@ def test_rows_and_columns_are_those_of_the_published_tables() -> None:
     assert all(system in " ".join(conventional.notes) for system in literature.rows)
 
 
-def test_studies_and_rows_that_are_made_from_the_same_share_a_run() -> None:
-    runs = {
-        name: planned(load_study(STUDIES, name), PAPER)
-        for name in ("components", "mechanisms", "main")
-    }
-    made = {name: {run.key for run in planned} for name, planned in runs.items()}
-    assert (len(made["components"]), len(made["mechanisms"])) == (5, 9)
-    assert len(made["mechanisms"] - made["components"]) == 5
-    assert len(made["main"] - made["components"]) == 3
-
-
 def test_the_conventional_study_is_the_papers_profile() -> None:
     """On mimic_rg4_sn the study changes nothing but the controls of decoding, which that profile
     does not run."""
@@ -189,9 +176,11 @@ def test_a_wrong_study_says_what_is_wrong(tmp_path: Path, old: str, new: str, to
 
 def test_a_run_is_known_by_its_values_but_not_by_comments(tmp_path: Path) -> None:
     study, text = read(tmp_path, GOOD), MICRO
-    keys = [run.key for run in planned(study, text)]
-    assert len(set(keys)) == 4 and all(len(key) == 10 for key in keys)
-    assert [run.key for run in planned(study, text + "# a comment\n")] == keys
+    names = [run.name for run in planned(study, text)]
+    assert len(set(names)) == 4 and all(len(name.rpartition("-")[2]) == 10 for name in names)
+    assert [run.name for run in planned(study, text + "# a comment\n")] == names
+    other = planned(study, text.replace("window: 32", "window: 8"))
+    assert "window: 32" in text and not {run.name for run in other} & {*names}
 
 
 @pytest.mark.parametrize(
@@ -199,7 +188,7 @@ def test_a_run_is_known_by_its_values_but_not_by_comments(tmp_path: Path) -> Non
     [
         ("pacer/reporting/pages.py", []),
         ("pacer/statistics/halves.py", []),
-        ("pacer/extras/studies/plan.py", []),
+        ("pacer/extras/studies/run.py", []),
         ("pacer/config/params.py", []),
         ("stages/report.py", []),
         ("pacer/extras/baselines/simmlm.py", ["SimMLM"]),
@@ -207,14 +196,13 @@ def test_a_run_is_known_by_its_values_but_not_by_comments(tmp_path: Path) -> Non
         ("pacer/core/io.py", ["PACER", "SimMLM"]),
         ("pacer/corpus/build_corpus.py", ["PACER", "SimMLM"]),
         ("pacer/metrics/scores.py", ["PACER", "SimMLM"]),
-        ("configs/micro.yaml", ["PACER"]),
+        ("configs/micro.yaml", ["PACER", "SimMLM"]),
     ],
 )
 def test_an_edit_renames_only_runs_whose_stages_depend_on_it(
     tmp_path: Path, edited: str, changed: list[str]
 ) -> None:
-    """By the real definitions. Only `score` depends on the profiles, not the scores of
-    baselines."""
+    """By the real definitions."""
     assert edited in committed()
     study = read(
         tmp_path, GOOD.replace("two}", "SimMLM, target: simmlm_score}").replace(" one,", " PACER,")
@@ -232,7 +220,7 @@ def test_an_edit_renames_only_runs_whose_stages_depend_on_it(
         ("pacer/extras/baselines/gate.txt", "", "edited", ["SimMLM"]),
         ("dvc.yaml", "mkdir reports", "mkdir -p reports", []),
         ("dvc.yaml", "stage.py train", "stage.py train --fast", ["SimMLM", "gated"]),
-        ("dvc.yaml", "stage.py score", "stage.py score --fast", ["gated"]),
+        ("dvc.yaml", "stage.py score", "stage.py score --fast", ["SimMLM", "gated"]),
         ("baselines/stages.yaml", "stage.py simmlm", "stage.py simmlm --fast", ["SimMLM"]),
     ],
 )
@@ -249,42 +237,6 @@ def test_a_commit_renames_only_runs_whose_stages_depend_on_it(
     assert tiny.read(file) != text
     after = names()
     assert sorted(row for row, name in before.items() if after[row] != name) == changed
-
-
-DEFINITION = """
-stages:
-  corpus: {deps: [stages/corpus.py], outs: [data/corpus: {persist: true}]}
-  like: {deps: [stages/like.py], outs: [metrics2]}
-  train: {deps: [data/corpus/records.parquet], metrics: [metrics/train/loss.json: {cache: false}]}
-  curves: {deps: [metrics/], plots: [plots/curves.tsv]}
-  score: {deps: [plots/curves.tsv, pacer/core/, pacer/core/io.py], outs: [metrics.csv]}
-  report: {deps: [metrics.csv, pacer/reporting], outs: [reports]}
-"""
-OBJECTS = {name: f"object of {name}" for name in ("stages/corpus.py", "pacer/core", "pacer")}
-
-
-def test_a_target_needs_the_stages_that_make_its_dependencies_and_the_code_of_all(
-    tmp_path: Path,
-) -> None:
-    """Also a dependency inside an output, and one that contains an output."""
-    (tmp_path / "dvc.yaml").write_text(DEFINITION)
-    objects = OBJECTS | {"pacer/core/io.py": "a", "pacer/reporting": "b", "stages/like.py": "c"}
-    pipeline = Pipeline(tmp_path, None, objects)
-    assert pipeline.needed.keys() == {"corpus", "train", "curves", "score"}
-    assert pipeline.needed["score"] == parse_yaml(DEFINITION)["stages"]["score"]
-    assert pipeline.code == {
-        path: objects[path] for path in ("stages/corpus.py", "pacer/core", "pacer/core/io.py")
-    }
-
-
-def test_a_dependency_that_is_not_committed_is_named(tmp_path: Path) -> None:
-    (tmp_path / "dvc.yaml").write_text(DEFINITION)
-    told = (
-        "the stage score depends on pacer/core/io.py, which is neither in git nor an output of a "
-        "stage; commit it, or correct the `deps` of the stage"
-    )
-    with pytest.raises(PacerError, match=re.escape(told)):
-        Pipeline(tmp_path, None, OBJECTS)
 
 
 def test_the_options_of_a_run_are_what_dvc_reads(tmp_path: Path) -> None:
@@ -307,23 +259,15 @@ def test_a_row_has_the_stages_of_its_baseline_and_the_folder_of_its_scores(
 ) -> None:
     text = GOOD.replace("{name: two}", f"{{name: two, target: {target or 'null'}}}")
     run = planned(read(tmp_path, text), MICRO)[1]
-    pipeline = run.pipeline
-    assert pipeline.target == (target or "score")
-    assert pipeline.scores == ("metrics" if target is None else f"baselines/metrics/{target[:-6]}")
-    stages = pipeline.definition["stages"]
-    assert {pipeline.target, "score", "parent"} <= stages.keys()
-    stage = stages[pipeline.target]
+    assert run.target == (target or "score")
+    assert run.scores == ("metrics" if target is None else f"baselines/metrics/{target[:-6]}")
+    assert {run.target, "score", "parent"} <= run.stages.keys() and "report" not in run.stages
+    stage = run.stages[run.target]
     written = str([*stage["outs"], *stage.get("metrics", [])])
-    assert f"'{pipeline.scores}/scores.json'" in written
+    assert f"'{run.scores}/scores.json'" in written
     own = parse_yaml((REPOSITORY / "dvc.yaml").read_text())["stages"]
-    assert (stages == own) is (target is None)
-    # `dvc exp apply` would miss the outputs of baselines that were never run
-    assert all(name.startswith(f"{target}"[:-6]) for name in stages.keys() - own.keys())
-    # answers that were paid for, and features, are never put back
-    assert "models/parent" in pipeline.outs and "data/features" not in pipeline.outs
-    assert not [path for path in pipeline.outs if path.endswith("scores.json")]
-    # DVC refuses outputs of stages that the user's dvc.yaml lacks, and then puts nothing back
-    assert not [path for path in pipeline.outs if path.startswith("baselines")]
+    # DVC would miss the outputs of baselines that were never run
+    assert all(name.startswith(f"{target}"[:-6]) for name in run.stages.keys() - own.keys())
 
 
 #: In the place of Slurm's programs: each writes down its arguments, one by one between bars.
