@@ -174,8 +174,7 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
     they do not; the message names the key and a value that fits.
 
     Args:
-        directory: None for a stand-in, which need not exist yet; it differs from the bundled
-            stand-in only in its sizes.
+        directory: None for a stand-in, which need not exist yet; the bundled one has its sizes.
     """
     standin = directory is None
     directory = directory or CARD.parent / role
@@ -188,11 +187,10 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
                 f"features.depths = {depths} must end with the encoder's last block, "
                 f"{config.num_hidden_layers}"
             )
-        width = params.backbones.vision_standin.width if standin else config.hidden_size
-        if width % heads:
+        if config.hidden_size % heads:
             raise ConfigError(
                 f"interface.num_heads ({heads}) must divide the width of the vision encoder "
-                f"({width})"
+                f"({config.hidden_size})"
             )
     elif role == "text":
         # as in BertConfig
