@@ -130,6 +130,8 @@ def _weight_files(directory: Path, names: Sequence[str]) -> list[Path]:
 
 #: Size of Llama's and Vicuna's tokenizer, whose tokens the released marks of MIMIC-RG4 refer to.
 _LLAMA_TOKENS = 32_000
+#: Size of the bundled language model's tokenizer, whose tokens the marks of the phantom refer to.
+_PHANTOM_TOKENS = 1200
 #: A tokenizer may have a few more special tokens than the model embeds: Gemma 3's has one for
 #: images.
 _BEYOND = 1.01
@@ -206,7 +208,7 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
             return
         corpus = params.corpus
         tokens = read_tokenizer(directory).vocab_size
-        counted = corpus.phantom.vocabulary if corpus.source == "phantom" else _LLAMA_TOKENS
+        counted = _PHANTOM_TOKENS if corpus.source == "phantom" else _LLAMA_TOKENS
         # with a tokenizer other than their own, released marks would fall on other words
         if params.emphasis.source == "corpus" and corpus.format == "rg4" and tokens != counted:
             raise ConfigError(

@@ -39,6 +39,8 @@ from pacer.text.rules import extract_anchor, read_attributes
 #: that is more.
 _DRAWN = 32
 _SEED = 0
+#: How much candidates differ: sampling temperature of the noise.
+TEMPERATURE = 0.4
 #: Batches in a group: the best report of each record of a group is searched first, then the
 #: candidates of the records that need them.
 _GROUPED = 2
@@ -130,7 +132,7 @@ class Candidates(Hypotheses):
         continuations = max(_DRAWN, 2 * decode.num_beams)
         noise = torch.empty(decode.candidates, decode.max_new_tokens, continuations)
         noise = noise.exponential_(generator=generator).log()
-        noise *= -decode.temperature  # Gumbel's distribution
+        noise *= -TEMPERATURE  # Gumbel's distribution
         noise[0] = 0.0
         super().__init__(rows, decode, eos, device, bias, noise.to(device))
 

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from pacer.phantom.language import VOCABULARY
+
 #: Blocks of the encoder, as many as RAD-DINO has.
 BLOCKS = 12
 
@@ -31,7 +33,7 @@ class Recipe(NamedTuple):
 #: blocks and 32,000 tokens, and the 768 with 12 blocks of CheXbert and CXR-BERT.
 _SMALL = {
     "vision": Recipe(96, BLOCKS, 4, 0, 4000, 32, 550, 1.5e-3),
-    "language": Recipe(128, 4, 4, 1200, 12_000, 16, 3200, 3e-3),
+    "language": Recipe(128, 4, 4, VOCABULARY, 12_000, 16, 3200, 3e-3),
     "chexbert": Recipe(128, 3, 4, 800, 6000, 8, 1100, 1e-3),
     "text": Recipe(96, 2, 4, 800, 6000, 8, 3000, 1.5e-3),
 }

@@ -287,7 +287,6 @@ def drawn_case(seed: int) -> tuple[Case, list[ForcedPrefix]]:
     case = random_case(seed)
     changes = {
         "candidates": 3,
-        "temperature": 0.7,
         "max_new_tokens": 12,
         "min_new_tokens": min(seed % 5, 3),
     }

@@ -232,9 +232,12 @@ def test_other_versions_and_unknown_settings_are_refused(
 
 
 @pytest.mark.parametrize("risk", [None, {"false_present": None, "missed": None, "confidence": 0.9}])
-def test_an_export_of_an_earlier_version_has_an_unset_risk(folder: Path, risk: Any) -> None:
+def test_an_export_of_an_earlier_version_has_settings_that_were_removed(
+    folder: Path, risk: Any
+) -> None:
     settings = read_json(folder / SETTINGS)
-    write_json(folder / SETTINGS, settings | {"search": settings["search"] | {"risk": risk}})
+    removed = {"risk": risk, "temperature": 0.4}
+    write_json(folder / SETTINGS, settings | {"search": settings["search"] | removed})
     rehashed(folder)
     assert (
         read_settings(folder).decoding.model_dump(exclude=set(NOT_EXPORTED)) == settings["search"]
