@@ -416,6 +416,7 @@ def test_candidates_are_searched_only_where_the_first_report_is_not_the_list(
     kept: bool, monkeypatch
 ) -> None:
     """In groups, each of which is given before the next is read."""
+    monkeypatch.setattr(candidates, "TEMPERATURE", 0.7)  # so that the reports differ
     case, openings = drawn_case(5)
     case = case._replace(decode=case.decode.model_copy(update={"batch_size": 2}))
     search = candidates.ListedSearch(
