@@ -81,9 +81,9 @@ DENIED = ("there is no {} .", "no {} .", "no evidence of {} .")
 def dataset(seed: int, folder: Path) -> None:
     """Generate a synthetic dataset, nearly all of it test, with its probe."""
     corpus = load_params().corpus
-    sizes = {"patients": PATIENTS, "image_size": SIZE, "val_fraction": 0.01, "test_fraction": 0.98}
+    sizes = {"patients": PATIENTS, "val_fraction": 0.01, "test_fraction": 0.98}
     world = corpus.phantom.model_copy(update=sizes)
-    generate_phantom(world, seed, folder / "source")
+    generate_phantom(world, seed, folder / "source", SIZE)
     corpus = corpus.model_copy(update={"phantom": world, "seed": seed})
     build_corpus(corpus, folder / "source", folder / "corpus")
     # Typer's function: all other options must be given, too

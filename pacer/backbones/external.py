@@ -130,6 +130,8 @@ def _weight_files(directory: Path, names: Sequence[str]) -> list[Path]:
 
 #: Size of Llama's and Vicuna's tokenizer, whose tokens the released marks of MIMIC-RG4 refer to.
 _LLAMA_TOKENS = 32_000
+#: Size of the bundled language model's tokenizer, whose tokens the marks of the phantom refer to.
+_PHANTOM_TOKENS = 1200
 #: A tokenizer may have a few more special tokens than the model embeds: Gemma 3's has one for
 #: images.
 _BEYOND = 1.01
@@ -174,8 +176,7 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
     they do not; the message names the key and a value that fits.
 
     Args:
-        directory: None for a stand-in, which need not exist yet; it differs from the bundled
-            stand-in only in its sizes.
+        directory: None for a stand-in, which need not exist yet; the bundled one has its sizes.
     """
     standin = directory is None
     directory = directory or CARD.parent / role
@@ -188,11 +189,10 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
                 f"features.depths = {depths} must end with the encoder's last block, "
                 f"{config.num_hidden_layers}"
             )
-        width = params.backbones.vision_standin.width if standin else config.hidden_size
-        if width % heads:
+        if config.hidden_size % heads:
             raise ConfigError(
                 f"interface.num_heads ({heads}) must divide the width of the vision encoder "
-                f"({width})"
+                f"({config.hidden_size})"
             )
     elif role == "text":
         # as in BertConfig
@@ -208,7 +208,7 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
             return
         corpus = params.corpus
         tokens = read_tokenizer(directory).vocab_size
-        counted = corpus.phantom.vocabulary if corpus.source == "phantom" else _LLAMA_TOKENS
+        counted = _PHANTOM_TOKENS if corpus.source == "phantom" else _LLAMA_TOKENS
         # with a tokenizer other than their own, released marks would fall on other words
         if params.emphasis.source == "corpus" and corpus.format == "rg4" and tokens != counted:
             raise ConfigError(

@@ -3,11 +3,11 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pacer.config.strict import Natural, Positive, PositiveFloat, Strict
+from pacer.config.strict import Natural, Positive, Strict
 
 #: Settings and origin of the bundled stand-ins.
 CARD = Path(__file__).parents[1] / "backbones" / "bundled" / "card.json"
@@ -33,49 +33,19 @@ class Backbone(Strict):
         return self
 
 
-class Standin(Strict):
-    """Size and training of a stand-in."""
-
-    width: Positive
-    heads: Positive
-    steps: Positive
-    batch_size: Positive
-    learning_rate: PositiveFloat
-
-
-class VisionStandin(Standin):
-    """A Dinov2; image and patch size in pixels, patches N = (image_size // patch_size)^2."""
-
-    image_size: Positive
-    patch_size: Positive
-    images: Annotated[int, Field(ge=2)]
-
-
-class TextStandin(Standin):
-    """A text model of ``layers`` blocks and ``vocabulary`` tokens, trained on ``texts`` reports."""
-
-    layers: Positive
-    vocabulary: Annotated[int, Field(ge=300)]
-    texts: Positive
-
-
-class LanguageStandin(TextStandin):
-    """A Llama; its condition takes ``slots`` positions of the prefix."""
-
-    slots: Positive
-
-
 class Backbones(Strict):
+    removed: ClassVar = {
+        f"{role}_standin": "delete it; backbones.standins chooses the training of all stand-ins"
+        for role in ROLES
+    }
+
     seed: Natural
     train_on: Literal["phantom", "corpus"]
+    standins: Literal["tiny", "small", "corpus"]
     vision: Backbone
     language: Backbone
     text: Backbone
     chexbert: Backbone
-    vision_standin: VisionStandin
-    language_standin: LanguageStandin
-    text_standin: TextStandin
-    chexbert_standin: TextStandin
 
     @model_validator(mode="after")
     def _providers(self) -> Self:
@@ -83,29 +53,18 @@ class Backbones(Strict):
             raise ValueError(
                 "chexbert: not on the Hub; set provider: standin, or provider: local with a path"
             )
-        card = json.loads(CARD.read_text(encoding="utf-8"))["settings"]
-        values = self.model_dump()
+        made_with = json.loads(CARD.read_text(encoding="utf-8"))["settings"]
         for role in ROLES:
-            if values[role]["provider"] != "bundled":
+            if getattr(self, role).provider != "bundled":
                 continue
-            made_with = _training_settings(card, role)
-            for key, value in _training_settings(values, role).items():
-                if value != made_with[key]:
+            for key, value in made_with.items():
+                if getattr(self, key) != value:
                     raise ValueError(
-                        f"backbones.{key} = {value!r}, but the bundled model was trained with "
-                        f"{made_with[key]!r}; set backbones.{role}.provider: standin to train a "
-                        "model with this value"
+                        f"backbones.{key} = {getattr(self, key)!r}, but the bundled model was "
+                        f"trained with {value!r}; set backbones.{role}.provider: standin to train "
+                        "a model with this value"
                     )
         return self
-
-
-def _training_settings(backbones: dict[str, Any], role: str) -> dict[str, Any]:
-    """Return the settings that a stand-in of this role is trained with, by key of the group
-    ``backbones``."""
-    standin = {
-        f"{role}_standin.{key}": value for key, value in backbones[f"{role}_standin"].items()
-    }
-    return {"seed": backbones["seed"], "train_on": backbones["train_on"]} | standin
 
 
 class Features(Strict):

@@ -28,11 +28,14 @@ def _known_encoding(name: str) -> str:
 class Phantom(Strict):
     """Size of the synthetic corpus; fractions are shares of patients."""
 
+    removed: ClassVar = {
+        "studies_per_patient": "delete it; the mean is 2.4",
+        "lateral_fraction": "delete it; the share is 0.6",
+        "image_size": "delete it; radiographs have 112 pixels on a side",
+        "vocabulary": "delete it; the tokenizer has 1,200 tokens",
+    }
+
     patients: Positive
-    studies_per_patient: PositiveFloat
-    lateral_fraction: Fraction
-    image_size: Annotated[int, Field(ge=56)]
-    vocabulary: Annotated[int, Field(ge=300)]
     val_fraction: Fraction
     test_fraction: Fraction
 
@@ -229,8 +232,10 @@ class Anchors(Strict):
 
 
 class Emphasis(Strict):
+    removed: ClassVar = dict.fromkeys(
+        ("steps", "smoothing"), "delete it; 20 steps and a smoothing of 1.0 are used"
+    )
+
     source: Literal["corpus", "computed", "none"]
-    steps: Positive
-    smoothing: NaturalFloat
     threshold: Annotated[float, Field(ge=0.0, lt=1.0)]
     batch_size: Positive

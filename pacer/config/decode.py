@@ -4,7 +4,6 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pacer.config.corpus import Cleaner
 from pacer.config.strict import Natural, NaturalFloat, Positive, PositiveFloat, Strict, Tokens
 
 #: A share strictly between 0 and 1.
@@ -19,6 +18,7 @@ class Decode(Strict):
         "risk": "delete it; docs/training.md shows how to choose decode.threshold so that the "
         "share of wrong findings has a bound",
         "engine": "delete it; reports are always written by PACER's beam search",
+        "temperature": "delete it, or export the model again; candidates are drawn at 0.4",
     }
 
     split: Literal["test", "val", "all"]
@@ -28,7 +28,6 @@ class Decode(Strict):
     threshold: ProperFraction = 0.4
     select: Literal["score", "agreement"] = "score"
     candidates: Beams = 8
-    temperature: PositiveFloat = 0.4
     num_beams: Beams
     min_new_tokens: Natural
     max_new_tokens: Tokens
@@ -47,9 +46,10 @@ class Decode(Strict):
 
 
 class ScoreSettings(Strict):
-    """The group ``score``: convention of F1, references, and further columns."""
+    """The group ``score``: convention of F1, and further columns."""
+
+    removed: ClassVar = {"originals": "delete it; original findings are cleaned by upstream"}
 
     convention: Literal["llm-rg4", "r2gen", "nicolson", "top5", "weighted"]
-    originals: Literal[Cleaner, "lowercase", "as_is"]
     columns: str | None
     metrics: list[str] = Field(default_factory=list)

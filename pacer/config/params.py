@@ -61,19 +61,6 @@ class Params(Strict):
 
     @model_validator(mode="after")
     def _across(self) -> Self:
-        tokens = self.backbones.language_standin.vocabulary
-        marked = self.corpus.phantom.vocabulary
-        trained_here = self.backbones.language.provider in ("bundled", "standin")
-        if (
-            trained_here
-            and self.backbones.train_on == self.corpus.source == "phantom"
-            and tokens != marked
-        ):
-            raise ValueError(
-                f"backbones.language_standin.vocabulary ({tokens}) must equal "
-                f"corpus.phantom.vocabulary ({marked}): emphasis marks in the corpus depend on "
-                "this vocabulary"
-            )
         if self.decode.split == "all":
             raise ValueError(
                 "decode.split = 'all' is only for `pacer decode`; the pipeline decodes test or val"

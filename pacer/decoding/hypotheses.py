@@ -28,6 +28,8 @@ from pacer.decoding.list_bias import ListBias
 #: that is more.
 _DRAWN = 32
 _SEED = 0
+#: How much candidates differ: sampling temperature of the noise.
+TEMPERATURE = 0.4
 #: The definition's "minus infinity" for scores.
 _MINUS_INFINITY = -1.0e9
 
@@ -255,7 +257,7 @@ def candidate_noise(decode: Decode, candidates: int) -> Tensor:
     continuations = max(_DRAWN, 2 * decode.num_beams)
     noise = torch.empty(candidates, decode.max_new_tokens, continuations)
     noise = noise.exponential_(generator=generator).log()
-    noise *= -decode.temperature  # Gumbel's distribution
+    noise *= -TEMPERATURE  # Gumbel's distribution
     noise[0] = 0.0
     return noise
 

@@ -180,15 +180,21 @@ def _attributed(
     ``cache``."""
     # these import torch, transformers and captum, which no other source needs
     from pacer.backbones.chexbert import CheXbert
-    from pacer.emphasis.attribution import VERSION, Attributor, sentence_scores
+    from pacer.emphasis.attribution import (
+        SMOOTHING,
+        STEPS,
+        VERSION,
+        Attributor,
+        sentence_scores,
+    )
 
     # sorted by length to reduce padding; the longest first, so that a lack of memory shows at once
     texts = sorted(reports, key=lambda text: (-len(text), text))
-    method = hash_json([VERSION, fingerprint(chexbert), config.steps, config.smoothing])
+    method = hash_json([VERSION, fingerprint(chexbert), STEPS, SMOOTHING])
     keys = {text: hash_bytes(f"{method} {text}".encode()) for text in texts}
     known = {row["key"]: row["scores"] for _, row in read_journal(cache)}
     new = [text for text in texts if keys[text] not in known]
-    attributor = Attributor(CheXbert(chexbert), config.steps, config.batch_size)
+    attributor = Attributor(CheXbert(chexbert), config.batch_size, STEPS)
     with (
         Journal(cache) as journal,
         Ticker("attributing reports", len(texts), len(texts) - len(new)) as ticker,
@@ -196,7 +202,7 @@ def _attributed(
         for first in range(0, len(new), _GROUP):
             group = new[first : first + _GROUP]
             for text, read in zip(group, attributor(group), strict=True):
-                known[keys[text]] = sentence_scores(text, read, config.smoothing)
+                known[keys[text]] = sentence_scores(text, read)
                 journal.append({"key": keys[text], "scores": known[keys[text]]})
             ticker.advance(len(group))
     return {text: known[key] for text, key in keys.items()}

@@ -12,7 +12,7 @@ from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError
 
 #: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
-DEFAULTS = ScoreSettings(convention="llm-rg4", originals="upstream", columns=None)
+DEFAULTS = ScoreSettings(convention="llm-rg4", columns=None)
 #: References and reports in the same order, each on one line -> one number for each pair.
 Function = Callable[[list[str], list[str]], Iterable[float]]
 

@@ -178,7 +178,6 @@ def build_signature(
     clinical = (
         None if options.chexbert is None else _clinical(options.chexbert, settings.convention)
     )
-    _, form = ORIGINALS[settings.originals]
     protocol, about = origin.protocol, origin.about
     files = {"reference_labels": options.labels, "truth": options.truth, **origin.files}
     if settings.columns is not None:
@@ -189,7 +188,7 @@ def build_signature(
         standin_labeller=clinical["labeller"]["standin"] if clinical else None,
         clinical=clinical,
         language={
-            "original_references": f"{source}, {form}, where a study has them"
+            "original_references": f"{source}, cleaned by {ORIGINALS}, where a study has them"
             if has_originals
             else "not available",
             "cleaner": about.get("cleaner", "not recorded" if is_pipeline else "none"),

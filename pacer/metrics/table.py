@@ -5,14 +5,12 @@ Texts are put on one line, labelled (if there is a labeller), read by the rules,
 by word. METEOR's program runs beside all this.
 """
 
-from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 
-from pacer.config.decode import ScoreSettings
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
 from pacer.core.schemas import TRUTH_SCHEMA, read_table
@@ -28,16 +26,9 @@ from pacer.tables.ids import format_ids
 from pacer.tables.values import mapped
 from pacer.text.cleaning.cleaners import CLEANERS
 
-#: The form of original findings by ``score.originals``, with its name. The paper does not state
-#: which one it used.
-ORIGINALS: Mapping[str, tuple[Callable[[str], str], str]] = {
-    **{name: (clean, f"cleaned by {name}") for name, clean in CLEANERS.items()},
-    "as_is": (lambda text: " ".join(text.split()), "spaces collapsed, case and punctuation kept"),
-    "lowercase": (
-        lambda text: " ".join(text.lower().split()),
-        "spaces collapsed, lower-cased, punctuation kept",
-    ),
-}
+#: The cleaner of original findings. The paper does not state in which form it used them; with their
+#: raw text, rows of its Table 2 are hardly possible (docs/readings.md, Original references).
+ORIGINALS = "upstream"
 #: Names that would be mistaken for ids or row numbers, or that scoring computes itself.
 _TAKEN = {
     "threshold",
@@ -70,7 +61,7 @@ class EvaluationTable(NamedTuple):
 def evaluation_table(pairs: pl.DataFrame, options: Scoring) -> EvaluationTable:
     """Return paired cases with everything that scores need."""
     texts = pairs.with_columns(single_line_texts(pairs))
-    originals = against_originals(texts, options.settings)
+    originals = against_originals(texts)
     failed: dict[str, str] = {}
     counts = None
     meteor = (
@@ -110,12 +101,12 @@ def unchanged_columns(texts: pl.DataFrame) -> list[pl.Series]:
     ]
 
 
-def against_originals(texts: pl.DataFrame, settings: ScoreSettings) -> pl.DataFrame:
-    """Return the cases that have original findings, with these as references in the form that the
-    settings name, and with ROUGE-L."""
-    form, _ = ORIGINALS[settings.originals]
+def against_originals(texts: pl.DataFrame) -> pl.DataFrame:
+    """Return the cases that have original findings, with these, cleaned, as references, and with
+    ROUGE-L."""
+    clean = CLEANERS[ORIGINALS]
     written = texts.filter(pl.col("findings_original").fill_null("") != "")
-    references = [single_line(form(text)) for text in written["findings_original"]]
+    references = [single_line(clean(text)) for text in written["findings_original"]]
     scores = list(map(rouge_l, references, written["hypothesis"]))
     return written.select(
         "context",

@@ -22,6 +22,7 @@ from pacer.core.progress import Ticker
 from pacer.core.schemas import EMPHASIS_POSITIONS, SPLITS, TRUTH_SCHEMA
 from pacer.corpus.source import describe_source
 from pacer.phantom.language import (
+    VOCABULARY,
     PhantomReport,
     contexts_of,
     fullest_report_of,
@@ -48,17 +49,25 @@ _CAPITALS = 0.03
 _FOREIGN = 0.02
 #: Share of answers that are cut off.
 _CUT = 0.005
+#: Pixels on a side of a radiograph, as many as the stand-in of the encoder reads.
+IMAGE_SIZE = 112
 
 
-def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
-    """Write the world of ``seed`` below ``directory``; it depends only on ``config`` and ``seed``.
+def generate_phantom(
+    config: Phantom,
+    seed: int,
+    directory: Path,
+    image_size: int = IMAGE_SIZE,
+    vocabulary: int = VOCABULARY,
+) -> None:
+    """Write the world of ``seed`` below ``directory``; it depends only on the arguments.
 
     ``manifest.json`` has the hash of the tokenizer that ``new_scores`` refer to.
     """
-    world = make_world(seed, **config.model_dump(exclude={"image_size", "vocabulary"}))
+    world = make_world(seed, **config.model_dump())
     studies = [study for patient in world for study in patient.studies]
     directory.mkdir(parents=True, exist_ok=True)
-    tokenizer = phantom_tokenizer(config.vocabulary)
+    tokenizer = phantom_tokenizer(vocabulary)
     files: dict[str, dict[str, list[dict]]] = {
         context: {split: [] for split in SPLITS} for context in CONTEXTS
     }
@@ -69,7 +78,7 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
             ticker.advance()
     for context, splits in files.items():
         write_json(directory / f"{context}.json", splits)
-    boxes = write_images(studies, config.image_size, directory / "images")
+    boxes = write_images(studies, image_size, directory / "images")
     answers = (
         _recorded_answer(report_of(study, context), study.rng(40 + CONTEXTS.index(context)))
         for study in studies
@@ -91,7 +100,7 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
         "parameters": config.model_dump(),
         "counts": counts | {"records": records},
         "tokenizer": {
-            "vocabulary": config.vocabulary,
+            "vocabulary": vocabulary,
             "sha256": hash_bytes(tokenizer.to_str().encode()),
         },
     }

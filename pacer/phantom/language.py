@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Status = Literal["positive", "negative", "uncertain"]
 Sentence = tuple[str, frozenset[str]]
 
+#: Tokens of the bundled language model, to which the corpus's emphasis marks refer.
+VOCABULARY = 1200
 #: Share of reports with both sections.
 _BOTH = 0.62
 #: Share of reports with only the findings section; the rest have only the impression.
@@ -450,7 +452,7 @@ def _training_texts() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4)
-def phantom_tokenizer(vocabulary: int = 900) -> "Tokenizer":
+def phantom_tokenizer(vocabulary: int) -> "Tokenizer":
     """Return the tokenizer of the phantom's language model; see :func:`train_tokenizer`."""
     return train_tokenizer(_training_texts(), vocabulary)
 

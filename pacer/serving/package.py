@@ -30,6 +30,7 @@ from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import BackboneError, CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, hash_file, read_json, write_json
 from pacer.core.schemas import read_about, read_records
+from pacer.decoding.hypotheses import TEMPERATURE
 from pacer.decoding.lists.maps import read_predictor
 from pacer.features.encoder import PREPARATION_VERSION
 from pacer.features.store import MANIFEST as STORE
@@ -83,14 +84,16 @@ class Texts(Strict):
 
 def _whole_group(written: Any) -> Any:
     """Return the written decoding settings as a complete group ``decode``. Exports of earlier
-    versions have the removed settings ``engine``, which never changed a report, and ``risk``,
-    always without a limit."""
+    versions have the removed settings ``engine``, which never changed a report, ``risk``, always
+    without a limit, and ``temperature``."""
     if not isinstance(written, dict) or NOT_EXPORTED.keys() & written.keys():
         return written
     limits = written.get("risk") or {}
     unset = isinstance(limits, dict) and not (limits.get("false_present") or limits.get("missed"))
     removed = {"engine", "risk"} if unset else {"engine"}
     settings = {key: value for key, value in written.items() if key not in removed}
+    if settings.get("temperature") == TEMPERATURE:
+        del settings["temperature"]
     return NOT_EXPORTED | settings
 
 

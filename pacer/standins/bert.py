@@ -32,9 +32,9 @@ from pacer.backbones.observations import (
     POSITIVE,
     UNCERTAIN,
 )
-from pacer.config.backbones import TextStandin
 from pacer.core.findings import FINDINGS
 from pacer.standins.data import LabelledText
+from pacer.standins.recipes import Recipe
 from pacer.standins.training import POSITIONS, ReportTask
 from pacer.text.cleaning.cleaners import clean_report
 
@@ -144,22 +144,22 @@ class FindingReader(nn.Module):
 
 
 def make_text_standin(
-    config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path
+    recipe: Recipe, texts: Sequence[LabelledText], seed: int, out: Path
 ) -> dict[str, object]:
     """Train the model on cleaned reports, and measure on held-out reports the F1 of the findings
     predicted by a linear map of the mean state. Raises a DataError if there is too little text."""
     task = ReportTask(
-        [[text.cleaned for text in texts]], config.vocabulary, np.random.default_rng(seed)
+        [[text.cleaned for text in texts]], recipe.vocabulary, np.random.default_rng(seed)
     )
     statuses = torch.tensor([text.statuses for text in texts])
     present = torch.isin(statuses, torch.tensor([1, 3]))
     named = torch.cat([present, statuses == 1], 1)
     torch.manual_seed(seed)
-    bert = small_bert(task.tokenizer, config.width, config.layers, config.heads)
-    reader = FindingReader(config.width, 1)
-    mean_reader = nn.Linear(config.width, 2 * len(FINDINGS))
+    bert = small_bert(task.tokenizer, recipe.width, recipe.layers, recipe.heads)
+    reader = FindingReader(recipe.width, 1)
+    mean_reader = nn.Linear(recipe.width, 2 * len(FINDINGS))
     transform = nn.Sequential(
-        nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width)
+        nn.Linear(recipe.width, recipe.width), nn.GELU(), nn.LayerNorm(recipe.width)
     )
 
     def loss_of(ids: Tensor, mask: Tensor, rows: np.ndarray) -> Tensor:
@@ -181,18 +181,18 @@ def make_text_standin(
         )
 
     modules = nn.ModuleList([bert, reader, mean_reader, transform])
-    first = task.train("train text stand-in", modules, loss_of, config, out)
+    first = task.train("train text stand-in", modules, loss_of, recipe)
     judged = task.judged(judge)
     true = named[task.held_out]
     f1 = 2 * (judged & true).sum() / (judged.sum() + true.sum()).clamp(min=1)
     bert.save_pretrained(out)
     task.tokenizer.save_pretrained(out)
     return {
-        "model": f"BERT, {config.layers} blocks, width {config.width}",
+        "model": f"BERT, {recipe.layers} blocks, width {recipe.width}",
         "objective": "masked words, and the findings that a report names, from single states and "
         "from their mean",
         "texts": len(task.rows),
-        "steps": config.steps,
+        "steps": recipe.steps,
         "first_losses": first,
         "held_out_f1": round(f1.item(), 4),
     }
@@ -214,22 +214,22 @@ def _hide(ids: Tensor, tokenizer: BertTokenizer) -> tuple[Tensor, Tensor]:
 
 
 def make_chexbert_standin(
-    config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path
+    recipe: Recipe, texts: Sequence[LabelledText], seed: int, out: Path
 ) -> dict[str, object]:
     """Train the labeller on each text, raw and cleaned by
     :func:`~pacer.text.cleaning.cleaners.clean_report`, and measure the accuracy of each head on
     held-out texts. Raises a DataError if there is too little text."""
     raw = [text.raw for text in texts]
     task = ReportTask(
-        [raw, list(map(clean_report, raw))], config.vocabulary, np.random.default_rng(seed)
+        [raw, list(map(clean_report, raw))], recipe.vocabulary, np.random.default_rng(seed)
     )
     targets = torch.from_numpy(head_targets(np.array([text.statuses for text in texts])))
     weights = torch.tensor(_CLASS_WEIGHTS)
     in_order = [HEADS.index(finding) for finding in FINDINGS]
 
     torch.manual_seed(seed)
-    network = CheXbertNetwork(small_bert(task.tokenizer, config.width, config.layers, config.heads))
-    reader = FindingReader(config.width, len(_CLASS_WEIGHTS))
+    network = CheXbertNetwork(small_bert(task.tokenizer, recipe.width, recipe.layers, recipe.heads))
+    reader = FindingReader(recipe.width, len(_CLASS_WEIGHTS))
 
     def loss_of(ids: Tensor, mask: Tensor, rows: np.ndarray) -> Tensor:
         states = network.bert(
@@ -247,9 +247,7 @@ def make_chexbert_standin(
             read, wanted[:, in_order].flatten(), weight=weights
         )
 
-    first = task.train(
-        "train labeller stand-in", nn.ModuleList([network, reader]), loss_of, config, out
-    )
+    first = task.train("train labeller stand-in", nn.ModuleList([network, reader]), loss_of, recipe)
     accuracy = {}
     for number, form in enumerate(("raw", "cleaned")):
         right = (
@@ -266,10 +264,10 @@ def make_chexbert_standin(
     state = {f"module.{name}": value for name, value in network.state_dict().items()}
     torch.save({"model_state_dict": state}, out / CHECKPOINT)
     return {
-        "model": f"BERT, {config.layers} blocks, width {config.width}, 14 linear heads",
+        "model": f"BERT, {recipe.layers} blocks, width {recipe.width}, 14 linear heads",
         "objective": "blank, positive, negative or uncertain for each finding; no-finding",
         "texts": len(task.rows) // 2,
-        "steps": config.steps,
+        "steps": recipe.steps,
         "first_losses": first,
         "held_out_accuracy": accuracy,
     }

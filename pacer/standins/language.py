@@ -12,7 +12,7 @@ is given, and the slots hold only a part of it. The lists have all attributes, s
 (``commit.attributes``), so that the model can write from each kind.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,15 +24,17 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from pacer.config.backbones import LanguageStandin
 from pacer.core.anchor import KINDS
-from pacer.standins.data import Instruct, LabelledText, commitment_first
-from pacer.standins.training import train
+from pacer.standins.data import Instruct, LabelledText, TrainingData, commitment_first
+from pacer.standins.recipes import Recipe
+from pacer.standins.training import State, train
 from pacer.text.cleaning.cleaners import clean_report, sentence_ends, token_marks
 from pacer.text.rules import extract_anchor
 
 BOS = 1
 EOS = 2
+#: Slots of the prefix that carry the condition.
+SLOTS = 16
 #: Share of a sentence's words that its slots omit.
 DROPPED = 0.1
 #: Bounds of the noise relative to the words.
@@ -66,24 +68,20 @@ _WINDOW = 10
 
 
 def make_language_standin(
-    config: LanguageStandin,
-    tokenizer: Tokenizer,
-    texts: Sequence[LabelledText],
-    instruct: Instruct,
-    seed: int,
-    out: Path,
-    recombined: Callable[[Sequence[LabelledText], int], list[LabelledText]],
+    recipe: Recipe, data: TrainingData, instruct: Instruct, seed: int, out: Path
 ) -> dict[str, object]:
-    """Train the model; ``tokenizer`` has ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2. If there are fewer
-    ``texts`` than configured, more are ``recombined`` from those that are not held out."""
+    """Train the model. If the data has fewer texts than the recipe asks for, more are composed from
+    those that are not held out."""
+    tokenizer = data.tokenizer(recipe.vocabulary)
+    texts = data.texts(recipe.examples)
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     architecture = LlamaConfig(
         vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=config.width,
-        intermediate_size=3 * config.width,
-        num_hidden_layers=config.layers,
-        num_attention_heads=config.heads,
+        hidden_size=recipe.width,
+        intermediate_size=3 * recipe.width,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
         max_position_embeddings=2048,
         bos_token_id=BOS,
         eos_token_id=EOS,
@@ -92,7 +90,7 @@ def make_language_standin(
     )
     model = LlamaForCausalLM(architecture)
     held_out = max(1, len(texts) // 20)
-    composed = recombined(texts[held_out:], config.texts - len(texts))
+    composed = data.recombined(texts[held_out:], recipe.examples - len(texts))
     if composed:
         lists = _Lists(given=GIVEN_COMPOSED, unheard=UNHEARD_COMPOSED, affirming=AFFIRMING)
     else:
@@ -104,36 +102,38 @@ def make_language_standin(
     def batches() -> Iterator[tuple[list[_Encoded], float]]:
         # the model first learns to read the slots, on short sequences without instruction and
         # commitment
-        for step in range(0, config.steps, _WINDOW):
+        for step in range(0, recipe.steps, _WINDOW):
             bare = BARE
-            size = config.batch_size
-            if step < BARE_STEPS * config.steps:
+            size = recipe.batch_size
+            if step < BARE_STEPS * recipe.steps:
                 bare = 1.0
-                size = 2 * config.batch_size
+                size = 2 * recipe.batch_size
             rows = rng.integers(held_out, len(encoded), size=_WINDOW * size)
             rows = rows[np.argsort(lengths[rows], kind="stable")].reshape(_WINDOW, size)
             for batch in rng.permutation(rows):
                 yield [encoded[row] for row in batch], bare
 
     def loss_of(batch: tuple[list[_Encoded], float]) -> Tensor:
-        return _loss(model, batch[0], config.slots, batch[1], rng, lists)
+        return _loss(model, batch[0], SLOTS, batch[1], rng, lists)
 
     model.train()
-    first = train("train language stand-in", model, batches(), loss_of, config, rng, out)
+    first = train(
+        "train language stand-in", model, batches(), loss_of, recipe, state=State(out, rng)
+    )
     model.eval()
     with torch.no_grad():
         parts = [encoded[i : min(i + 16, held_out)] for i in range(0, held_out, 16)]
         held_out_loss = float(
-            np.mean([_loss(model, part, config.slots, BARE, rng, lists).item() for part in parts])
+            np.mean([_loss(model, part, SLOTS, BARE, rng, lists).item() for part in parts])
         )
     model.save_pretrained(out)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
     ).save_pretrained(out)
     return {
-        "model": f"Llama, {config.layers} blocks, width {config.width}",
+        "model": f"Llama, {recipe.layers} blocks, width {recipe.width}",
         "texts": len(texts) - held_out,
-        "steps": config.steps,
+        "steps": recipe.steps,
         "first_losses": first,
         "held_out_loss": round(held_out_loss, 4),
         "objective": "next token given noisy sums of stated sentences' word embeddings in prefix "

@@ -2,7 +2,7 @@
 
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 
@@ -14,10 +14,10 @@ from pacer.backbones.pointers import PROVENANCE
 from pacer.config.backbones import ROLES, Backbones
 from pacer.core.errors import BackboneError
 from pacer.core.io import write_json
-from pacer.core.machine import core_count
 from pacer.core.messages import printed_messages
 from pacer.core.progress import Ticker
 from pacer.standins.data import Instruct, TrainingData, load_data
+from pacer.standins.recipes import RECIPES, Recipe
 from pacer.standins.training import UNFINISHED
 
 _log = logging.getLogger(__name__)
@@ -26,11 +26,7 @@ _log = logging.getLogger(__name__)
 def make_standins(
     config: Backbones, records: pl.DataFrame, images: pl.DataFrame, instruct: Instruct, out: Path
 ) -> None:
-    """Train the models of provider ``standin`` that ``out`` lacks, in at most as many processes as
-    there are cores.
-
-    The models depend only on the settings, not on the number of cores or the order in which
-    training ends.
+    """Train the models of provider ``standin`` that ``out`` lacks, each in a process.
 
     Args:
         records, images: the corpus (used with ``train_on: corpus``).
@@ -46,30 +42,26 @@ def make_standins(
     if not wanted:
         return
     data = load_data(config, records, images)
-    cores = core_count()
-    # one process for each of the slowest, and one for the others
-    shares = [[role] for role in wanted[: cores - 1]]
-    if wanted[cores - 1 :]:
-        shares.append(wanted[cores - 1 :])
     _log.info(f"stand-ins to train: {', '.join(wanted)}")
     try:
-        arguments = (shares, config, data, instruct, out)
-        spawn(_train_share, arguments, nprocs=len(shares), daemon=True)
+        arguments = (wanted, RECIPES[config.standins], config.seed, data, instruct, out)
+        spawn(_train_one, arguments, nprocs=len(wanted), daemon=True)
     except ProcessException as error:
         raise BackboneError(
             f"a stand-in could not be trained: {error.msg.strip().splitlines()[-1]}"
         ) from error
 
 
-def _train_share(
+def _train_one(
     number: int,
-    shares: Sequence[Sequence[str]],
-    config: Backbones,
+    wanted: Sequence[str],
+    recipes: Mapping[str, Recipe],
+    seed: int,
     data: TrainingData,
     instruct: Instruct,
     out: Path,
 ) -> None:
-    """Train and write the models of one process, with provenance; on one thread, as more threads
+    """Train and write the model of one process, with provenance; on one thread, as more threads
     round differently."""
     # with Python's handler torch would take a stopped process for a finished one
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -80,33 +72,24 @@ def _train_share(
     disable_progress_bar()
     Ticker.set_lock(RLock())  # a stopped process would leave the semaphore of tqdm's lock behind
     torch.set_num_threads(1)
-    for role in shares[number]:
-        settings = getattr(config, f"{role}_standin")
-        seed = config.seed
-        folder = out / role
-        match role:
-            case "vision":
-                images = data.images(
-                    settings.images, settings.image_size, settings.image_size // settings.patch_size
-                )
-                facts = vision.make_vision_standin(settings, images, seed, folder)
-            case "language":
-                tokenizer = data.tokenizer(settings.vocabulary)
-                texts = data.texts(settings.texts)
-                facts = language.make_language_standin(
-                    settings, tokenizer, texts, instruct, seed, folder, data.recombined
-                )
-            case "text":
-                facts = bert.make_text_standin(settings, data.texts(settings.texts), seed, folder)
-            case _:
-                facts = bert.make_chexbert_standin(
-                    settings, data.texts(settings.texts), seed, folder
-                )
-        for saved in folder.glob(f"*{UNFINISHED}"):
-            saved.unlink()
-        write_json(
-            folder / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts
-        )
-        finished = sum((out / name / PROVENANCE).exists() for name in ROLES)
-        with printed_messages():  # this process is a program of its own
-            _log.info(f"{role} stand-in finished; {finished} of {len(ROLES)} models are ready")
+    role = wanted[number]
+    recipe, folder = recipes[role], out / role
+    match role:
+        case "vision":
+            size, grid = vision.IMAGE_SIZE, vision.IMAGE_SIZE // vision.PATCH_SIZE
+            images = data.images(recipe.examples, size, grid)
+            facts = vision.make_vision_standin(recipe, images, seed, folder)
+        case "language":
+            facts = language.make_language_standin(recipe, data, instruct, seed, folder)
+        case "text":
+            facts = bert.make_text_standin(recipe, data.texts(recipe.examples), seed, folder)
+        case _:
+            facts = bert.make_chexbert_standin(recipe, data.texts(recipe.examples), seed, folder)
+    for saved in folder.glob(f"*{UNFINISHED}"):
+        saved.unlink()
+    write_json(
+        folder / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts
+    )
+    finished = sum((out / name / PROVENANCE).exists() for name in ROLES)
+    with printed_messages():  # this process is a program of its own
+        _log.info(f"{role} stand-in finished; {finished} of {len(ROLES)} models are ready")

@@ -9,10 +9,10 @@ everything random.
 import math
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -21,10 +21,10 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor, nn
 from transformers import BertTokenizer
 
-from pacer.config.backbones import Standin, TextStandin
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path
 from pacer.core.progress import Ticker
+from pacer.standins.recipes import Recipe
 
 #: Share of the steps in which the learning rate rises.
 _RISE = 0.1
@@ -47,44 +47,66 @@ POSITIONS = 512
 Batch = TypeVar("Batch")
 
 
+class State(NamedTuple):
+    """Where a training saves its state. ``rng``: the generator of its batches and losses, besides
+    torch's global generator."""
+
+    folder: Path
+    rng: np.random.Generator
+
+    def save(self, what: str, parts: Sequence[Any], losses: list[float]) -> None:
+        """Save the state of a training after the steps of ``losses``."""
+        state = {
+            "losses": losses,
+            "parts": [part.state_dict() for part in parts],
+            "torch": torch.get_rng_state(),
+            "numpy": self.rng.bit_generator.state,
+        }
+        with atomic_path(self.folder / f"{what}{UNFINISHED}", durable=True) as temporary:
+            torch.save(state, temporary)
+
+    def restore(self, what: str, parts: Sequence[Any], batches: Iterator[object]) -> list[float]:
+        """Restore the state last saved, if any, and pass over the batches used until then. Return
+        the losses."""
+        saved = self.folder / f"{what}{UNFINISHED}"
+        if not saved.exists():
+            return []
+        state = torch.load(saved, weights_only=True)
+        list(islice(batches, len(state["losses"])))
+        for part, values in zip(parts, state["parts"], strict=True):
+            part.load_state_dict(values)
+        torch.set_rng_state(state["torch"])
+        self.rng.bit_generator.state = state["numpy"]
+        return state["losses"]
+
+
 def train(
     what: str,
     modules: nn.Module,
-    batches: Iterable[Batch],
+    batches: Iterator[Batch],
     loss_of: Callable[[Batch], Tensor],
-    config: Standin,
-    rng: np.random.Generator,
-    out: Path,
+    recipe: Recipe,
     weight_decay: float = 0.01,
+    state: State | None = None,
 ) -> list[float]:
     """Minimise ``loss_of(batch)`` with AdamW, clipping the gradient's norm at 1. Return the first
-    losses, at most ten, which identify a training run. After an interruption, the same call
-    continues from the state last saved in ``out``.
+    losses, at most ten, which identify a training run.
 
     Args:
-        what: name of the work for progress lines, different for each call with the same ``out``.
+        what: name of the work for progress lines, different for each call with the same ``state``.
         batches: at least as many as steps; may be endless.
-        config: gives the number of steps and the peak learning rate (see :func:`peak_schedule`).
-        rng: the generator of batches and losses, besides torch's global generator.
+        recipe: gives the number of steps and the peak learning rate (see :func:`peak_schedule`).
+        state: for models that take long: after an interruption, the same call continues from the
+            state last saved.
     """
-    steps = config.steps
+    steps = recipe.steps
     parameters = list(modules.parameters())
-    saved = out / f"{what}{UNFINISHED}"
     optimizer = torch.optim.AdamW(
-        parameters, lr=config.learning_rate, weight_decay=weight_decay, fused=True
+        parameters, lr=recipe.learning_rate, weight_decay=weight_decay, fused=True
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: peak_schedule(step, steps))
-    stateful = (modules, optimizer, schedule)
-    losses = []
-    batches = iter(batches)
-    if saved.exists():
-        state = torch.load(saved, weights_only=True)
-        losses = state["losses"]
-        list(islice(batches, len(losses)))  # used before
-        for part, values in zip(stateful, state["parts"], strict=True):
-            part.load_state_dict(values)
-        torch.set_rng_state(state["torch"])
-        rng.bit_generator.state = state["numpy"]
+    parts = (modules, optimizer, schedule)
+    losses = state.restore(what, parts, batches) if state else []
     with Ticker(what, steps, len(losses)) as ticker:
         for batch in islice(batches, steps - len(losses)):
             loss = loss_of(batch)
@@ -95,11 +117,8 @@ def train(
             schedule.step()
             losses.append(round(loss.item(), 6))
             ticker.advance(note=f"loss {losses[-1]:.3f}")
-            if len(losses) % _SAVED_EVERY == 0:
-                state = {"losses": losses, "parts": [part.state_dict() for part in stateful]}
-                state |= {"torch": torch.get_rng_state(), "numpy": rng.bit_generator.state}
-                with atomic_path(saved, durable=True) as temporary:
-                    torch.save(state, temporary)
+            if state and len(losses) % _SAVED_EVERY == 0:
+                state.save(what, parts, losses)
     return losses[:_FIRST]
 
 
@@ -184,8 +203,7 @@ class ReportTask:
         what: str,
         modules: nn.Module,
         loss_of: Callable[[Tensor, Tensor, np.ndarray], Tensor],
-        config: TextStandin,
-        out: Path,
+        recipe: Recipe,
     ) -> list[float]:
         """Call :func:`train`; ``loss_of`` gets ids and attention mask [n, T], and the indices of
         the reports."""
@@ -193,7 +211,7 @@ class ReportTask:
         def loss(rows: np.ndarray) -> Tensor:
             return loss_of(*self._padded(rows), rows % self.count)
 
-        return train(what, modules, self.batches(config.batch_size), loss, config, self.rng, out)
+        return train(what, modules, self.batches(recipe.batch_size), loss, recipe)
 
     def batches(self, batch_size: int) -> Iterator[np.ndarray]:
         """Yield endless batches of rows: shuffled passes, with similar lengths together inside

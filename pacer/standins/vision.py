@@ -25,26 +25,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
-from pacer.config.backbones import CARD, VisionStandin
+from pacer.config.backbones import CARD
 from pacer.core.devices import gains_from_bfloat16
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
 from pacer.core.io import read_json
 from pacer.phantom.render import TrainingImages
-from pacer.standins.training import train
+from pacer.standins.recipes import BLOCKS, Recipe
+from pacer.standins.training import State, train
 
-BLOCKS = 12
+#: Pixels of a radiograph (RAD-DINO: 518), and of a patch.
+IMAGE_SIZE, PATCH_SIZE = 112, 14
 #: The depths that a model reads.
 DEPTHS = (BLOCKS // 3, 2 * BLOCKS // 3, BLOCKS)
 _EXTENSIVE = "atelectasis", "cardiomegaly", "edema", "enlarged mediastinum", "pleural effusion"
@@ -56,14 +56,6 @@ SECOND = 0.5
 SMOOTHNESS = 10.0
 #: Weight of the patches' places in the loss.
 PLACE = 0.2
-#: Largest number of images that the linear probes are fitted on.
-PROBED = 1600
-#: Weight of their ridge penalty.
-RIDGE = 0.1
-#: Rows and columns of the thumbnails, which serve as the baseline of an encoder's probes.
-THUMBNAIL = 16
-#: Number of images of which the places of patches are predicted.
-_PLACED = 200
 #: Factor of the learning rate of an encoder that starts from the bundled one.
 SLOWER = 1 / 3
 #: Steps of the residual network per step of the encoder.
@@ -77,204 +69,191 @@ MEAN = 0.5307
 STD = 0.2583
 
 
-@dataclass
-class _Training:
-    """The encoder in training, with its heads and its data."""
-
-    config: VisionStandin
-    data: TrainingImages
-    #: Numbers of the images to train on.
-    rows: np.ndarray
-    rng: np.random.Generator
-    #: Folder for the state of an interrupted training.
-    out: Path
-    model: Dinov2Model
-    heads: nn.ModuleDict
-
-    def minimise(
-        self,
-        loss_of: Callable[[int, np.ndarray], Tensor],
-        steps: int,
-        modules: Sequence[nn.Module],
-        name: str = "train vision stand-in",
-        learning_rate_factor: float = 1.0,
-    ) -> list[float]:
-        """Train ``modules`` for a number of steps, and return the first losses. ``loss_of`` gets
-        the number of the step and those of the images."""
-        size = self.config.batch_size
-        epochs = math.ceil(steps * size / len(self.rows))
-        order = np.concatenate([self.rng.permutation(self.rows) for _ in range(epochs)])
-        changes = {
-            "steps": steps,
-            "learning_rate": learning_rate_factor * self.config.learning_rate,
-        }
-        return train(
-            name,
-            nn.ModuleList(modules).requires_grad_(True),
-            enumerate(order[: steps * size].reshape(steps, size)),
-            lambda batch: loss_of(*batch),
-            self.config.model_copy(update=changes),
-            self.rng,
-            self.out,
-            weight_decay=0.05,
-        )
-
-
-class _Trained(NamedTuple):
-    #: Number of steps of each of the two parts of the training.
-    steps: list[int]
-    first_losses: list[float]
-    #: The objectives in words, for the provenance.
-    objective: str
-
-
 def make_vision_standin(
-    config: VisionStandin, data: TrainingImages, seed: int, out: Path
+    recipe: Recipe, data: TrainingImages, seed: int, out: Path, size: int = IMAGE_SIZE
 ) -> dict[str, object]:
-    """Train the encoder, and measure what linear probes of its depths find on a held-out tenth."""
+    """Train the encoder of radiographs [size, size] on all of the images but :func:`held_out`."""
     if len(data.images) < 2:
         raise DataError(
             "a vision stand-in needs at least two training images; the corpus has fewer"
         )
     torch.manual_seed(seed)
-    model, from_bundled = _encoder(config, data.masks is None)
-    heads = nn.ModuleDict({"label": nn.Linear(config.width, data.labels.shape[1])})
+    model, slower = _encoder(recipe, size, data.masks is None)
+    heads = nn.ModuleDict({"label": nn.Linear(recipe.width, data.labels.shape[1])})
     for depth in DEPTHS:
-        heads[f"place{depth}"] = nn.Linear(config.width, 2)
-    held_out, rows = np.split(np.arange(len(data.images)), [max(1, len(data.images) // 10)])
-    rng = np.random.default_rng(seed)
-    training = _Training(config, data, rows, rng, out, model, heads)
+        heads[f"place{depth}"] = nn.Linear(recipe.width, 2)
+    rows = np.arange(held_out(data), len(data.images))
+    state = State(out, np.random.default_rng(seed))
     model.train()
     if data.masks is None:
-        trained = _distil(training, SLOWER if from_bundled else 1.0)
+        facts = _distil(model, heads, data, rows, recipe, slower, state)
     else:
-        trained = _train_with_locations(training)
+        facts = _train_with_locations(model, heads, data, rows, recipe, state)
     model.eval()
     _standardise_endpoint(model, data, rows[:512])
-    held_out_place = _place_probes(model, data, rows[:_PLACED], held_out[:_PLACED])
-    _save(model, config, out)
+    _save(model, size, out)
     return {
-        "model": f"Dinov2, {BLOCKS} blocks, width {config.width}",
+        "model": f"Dinov2, {BLOCKS} blocks, width {recipe.width}",
         "images": len(rows),
-        "steps": trained.steps,
-        "first_losses": trained.first_losses,
-        "objective": trained.objective,
-        "held_out_auroc": _probes(model, data, rows[:PROBED], held_out),
-        "held_out_place": held_out_place,
+    } | facts
+
+
+def held_out(data: TrainingImages) -> int:
+    """Return the number of images that are not trained on, which are the first ones."""
+    return max(1, len(data.images) // 10)
+
+
+def _train(
+    what: str,
+    modules: Sequence[nn.Module],
+    loss_of: Callable[[int, np.ndarray], Tensor],
+    rows: np.ndarray,
+    recipe: Recipe,
+    state: State,
+) -> list[float]:
+    """Train ``modules`` in passes over the images ``rows``, and return the first losses.
+    ``loss_of`` gets the number of the step and those of the images."""
+    size = recipe.batch_size
+    passes = math.ceil(recipe.steps * size / len(rows))
+    order = np.concatenate([state.rng.permutation(rows) for _ in range(passes)])
+    batches = order[: recipe.steps * size].reshape(recipe.steps, size)
+    return train(
+        what,
+        nn.ModuleList(modules).requires_grad_(True),
+        iter(enumerate(batches)),
+        lambda batch: loss_of(*batch),
+        recipe,
+        weight_decay=0.05,
+        state=state,
+    )
+
+
+def _train_with_locations(
+    model: Dinov2Model,
+    heads: nn.ModuleDict,
+    data: TrainingImages,
+    rows: np.ndarray,
+    recipe: Recipe,
+    state: State,
+) -> dict[str, object]:
+    """Train with the locations of findings: first the whole model, then its last third."""
+    for depth in DEPTHS[:-1]:
+        heads[f"patch{depth}"] = nn.Sequential(
+            nn.LayerNorm(recipe.width), nn.Linear(recipe.width, len(FINDINGS))
+        )
+    second = recipe._replace(steps=max(1, round(SECOND * recipe.steps)))
+    first_losses = _train(
+        "train vision stand-in",
+        [model, heads],
+        lambda _, chosen: _places_loss(model, heads, data, chosen),
+        rows,
+        recipe,
+        state,
+    )
+    model.requires_grad_(False)
+    last = (
+        model.encoder.layer[DEPTHS[1] :],
+        model.layernorm,
+        heads["label"],
+        heads[f"place{BLOCKS}"],
+    )
+    _train(
+        "train vision stand-in's last blocks",
+        last,
+        lambda _, chosen: _whole_image_loss(model, heads, data, chosen),
+        rows,
+        second,
+        state,
+    )
+    return {
+        "steps": [recipe.steps, second.steps],
+        "first_losses": first_losses,
+        "objective": "findings from the endpoint's mean patch, and from patches at blocks 4 and "
+        "8; then, blocks 9 to 12 alone, extensive findings from every patch, patches alike",
     }
 
 
-def _train_with_locations(training: _Training) -> _Trained:
-    """Train with the locations of findings: first the whole model, then its last third."""
-    config = training.config
-    data = training.data
-    model = training.model
-    heads = training.heads
-    for depth in DEPTHS[:-1]:
-        heads[f"patch{depth}"] = nn.Sequential(
-            nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS))
-        )
-    steps = [config.steps, max(1, round(SECOND * config.steps))]
-    first_losses = training.minimise(
-        lambda _, rows: _places_loss(model, heads, data, rows), steps[0], [model, heads]
-    )
-    model.requires_grad_(False)
-    training.minimise(
-        lambda _, rows: _whole_image_loss(model, heads, data, rows),
-        steps[1],
-        [
-            model.encoder.layer[DEPTHS[1] :],
-            model.layernorm,
-            heads["label"],
-            heads[f"place{BLOCKS}"],
-        ],
-        name="train vision stand-in's last blocks",
-    )
-    return _Trained(
-        steps,
-        first_losses,
-        "findings from the endpoint's mean patch, and from patches at blocks 4 and 8; then, "
-        "blocks 9 to 12 alone, extensive findings from every patch, patches alike",
-    )
-
-
-def _distil(training: _Training, learning_rate_factor: float) -> _Trained:
-    """Train a residual network, and then the encoder on the network's outputs."""
-    config = training.config
-    data = training.data
-    model = training.model
-    heads = training.heads
-    heads["map"] = nn.Linear(config.width, WIDTHS[-1])
+def _distil(
+    model: Dinov2Model,
+    heads: nn.ModuleDict,
+    data: TrainingImages,
+    rows: np.ndarray,
+    recipe: Recipe,
+    slower: float,
+    state: State,
+) -> dict[str, object]:
+    """Train a residual network, and then the encoder on the network's outputs, its learning rate
+    times ``slower``."""
+    heads["map"] = nn.Linear(recipe.width, WIDTHS[-1])
     network = ResidualNetwork(data.labels.shape[1])
-    steps = [RESIDUAL * config.steps, config.steps]
-    first_losses = training.minimise(
-        _findings_loss(network, data, steps[0]),
-        steps[0],
+    teacher = recipe._replace(steps=RESIDUAL * recipe.steps)
+    first_losses = _train(
+        "train vision stand-in's teacher",
         [network],
-        name="train vision stand-in's teacher",
+        _findings_loss(network, data, teacher.steps),
+        rows,
+        teacher,
+        state,
     )
     network.eval().requires_grad_(False)
-    training.minimise(
-        lambda _, rows: _taught_loss(model, heads, network, data, rows),
-        steps[1],
+    _train(
+        "train vision stand-in",
         [model, heads],
-        learning_rate_factor=learning_rate_factor,
+        lambda _, chosen: _taught_loss(model, heads, network, data, chosen),
+        rows,
+        recipe._replace(learning_rate=slower * recipe.learning_rate),
+        state,
     )
-    return _Trained(
-        steps,
-        first_losses,
-        "distilled from a residual network trained on augmented radiographs (feature map, "
-        "findings, words)",
-    )
+    return {
+        "steps": [teacher.steps, recipe.steps],
+        "first_losses": first_losses,
+        "objective": "distilled from a residual network trained on augmented radiographs (feature "
+        "map, findings, words)",
+    }
 
 
-def _save(model: Dinov2Model, config: VisionStandin, out: Path) -> None:
+def _save(model: Dinov2Model, size: int, out: Path) -> None:
     """Write the model and its image processor."""
     model.save_pretrained(out)
     processor = BitImageProcessorPil(
-        size={"shortest_edge": config.image_size},
-        crop_size={"height": config.image_size, "width": config.image_size},
+        size={"shortest_edge": size},
+        crop_size={"height": size, "width": size},
         image_mean=[MEAN] * 3,
         image_std=[STD] * 3,
     )
     processor.save_pretrained(out)
 
 
-def _encoder(config: VisionStandin, from_bundled: bool) -> tuple[Dinov2Model, bool]:
-    """Build the encoder; return it, and whether it has the bundled encoder's weights. New weights
-    are scaled by the fan-in: the library's fixed 0.02 is for wide models, slow at this width."""
-    bundled = read_json(CARD.parent / "vision" / "config.json")
-    sizes = {
-        "hidden_size": config.width,
-        "num_attention_heads": config.heads,
-        "image_size": config.image_size,
-    }
-    if from_bundled and (sizes | {"patch_size": config.patch_size}).items() <= bundled.items():
-        return Dinov2Model.from_pretrained(CARD.parent / "vision", dtype=torch.float32), True
-    model = Dinov2Model(
-        Dinov2Config(
-            hidden_size=config.width,
-            num_hidden_layers=BLOCKS,
-            num_attention_heads=config.heads,
-            image_size=config.image_size,
-            patch_size=config.patch_size,
-            layerscale_value=0.4,
-            mlp_ratio=4,
-        )
+def _encoder(recipe: Recipe, size: int, from_bundled: bool) -> tuple[Dinov2Model, float]:
+    """Build the encoder; return it, and a factor of the learning rate. New weights are scaled by
+    the fan-in: the library's fixed 0.02 is for wide models, slow at this width."""
+    config = Dinov2Config(
+        hidden_size=recipe.width,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        image_size=size,
+        patch_size=PATCH_SIZE,
+        layerscale_value=0.4,
+        mlp_ratio=4,
     )
+    bundled = read_json(CARD.parent / "vision" / "config.json")
+    sizes = "hidden_size", "num_attention_heads", "image_size", "patch_size"
+    if from_bundled and all(bundled[name] == getattr(config, name) for name in sizes):
+        return Dinov2Model.from_pretrained(CARD.parent / "vision", dtype=torch.float32), SLOWER
+    model = Dinov2Model(config)
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
-    return model, False
+    return model, 1.0
 
 
-def _pixels(images: np.ndarray) -> Tensor:
+def pixels_of(images: np.ndarray) -> Tensor:
     """Normalise images: uint8 [B, H, W] -> [B, 3, H, W]."""
     grey = (torch.from_numpy(images).float() / 255 - MEAN) / STD
     return grey.unsqueeze(1).expand(-1, 3, -1, -1)
 
 
-def _states(model: Dinov2Model, pixels: Tensor) -> Any:
+def states_of(model: Dinov2Model, pixels: Tensor) -> Any:
     """Return the encoder's outputs for pixels of its size or of twice that."""
     size: Any = model.config.image_size
     times = pixels.shape[-1] // size
@@ -316,7 +295,7 @@ def _findings_loss(
     the steps."""
 
     def loss_of(step: int, rows: np.ndarray) -> Tensor:
-        grey = _pixels(data.images[rows])[:, :1]
+        grey = pixels_of(data.images[rows])[:, :1]
         if step < round(AT_HALF_SIZE * steps):
             grey = F.avg_pool2d(grey, 2)
         logits = network(_varied(grey))[1]
@@ -334,10 +313,10 @@ def _taught_loss(
 ) -> Tensor:
     """Return the loss of predicting the network's map from the endpoint's patches, and its findings
     from their mean."""
-    pixels = _varied(_pixels(data.images[rows]))
+    pixels = _varied(pixels_of(data.images[rows]))
     places, answers = network(pixels[:, :1])
-    outputs = _states(model, pixels)
-    patches = _patches(outputs, BLOCKS)
+    outputs = states_of(model, pixels)
+    patches = patches_at(outputs, BLOCKS)
     places = F.adaptive_avg_pool2d(places, math.isqrt(patches.shape[1])).flatten(2).transpose(1, 2)
     loss = F.mse_loss(heads["map"](patches), F.layer_norm(places, places.shape[-1:]))
     loss = loss + PLACE * _place_loss(heads, outputs)
@@ -349,7 +328,7 @@ def _places_loss(
 ) -> Tensor:
     """Return the loss of findings from the endpoint's mean patch, and of those in each patch at
     earlier depths."""
-    outputs = model(pixel_values=_pixels(data.images[rows]), output_hidden_states=True)
+    outputs = model(pixel_values=pixels_of(data.images[rows]), output_hidden_states=True)
     assert data.masks is not None
     labels = torch.from_numpy(data.labels[rows])
     masks = torch.from_numpy(data.masks[rows])
@@ -366,13 +345,13 @@ def _places_loss(
     return loss + PLACE * _place_loss(heads, outputs)
 
 
-def _patches(outputs: Any, depth: int) -> Tensor:
+def patches_at(outputs: Any, depth: int) -> Tensor:
     """Return the patch states at a depth, those of the last block after the final norm [B, N,
     d]."""
     return (outputs.last_hidden_state if depth == BLOCKS else outputs.hidden_states[depth])[:, 1:]
 
 
-def _places(count: int) -> Tensor:
+def places_of(count: int) -> Tensor:
     """Return row and column of each of ``count`` patches, from -1 to 1 [N, 2]."""
     line = torch.linspace(-1, 1, math.isqrt(count))
     return torch.stack(torch.meshgrid(line, line, indexing="ij"), -1).flatten(0, 1)
@@ -382,8 +361,8 @@ def _place_loss(heads: nn.ModuleDict, outputs: Any, depths: Sequence[int] = DEPT
     """Return the squared error of the places predicted from patches, summed over depths."""
     loss = torch.zeros(())
     for depth in depths:
-        predicted = heads[f"place{depth}"](_patches(outputs, depth))
-        loss = loss + F.mse_loss(predicted, _places(predicted.shape[1]).expand_as(predicted))
+        predicted = heads[f"place{depth}"](patches_at(outputs, depth))
+        loss = loss + F.mse_loss(predicted, places_of(predicted.shape[1]).expand_as(predicted))
     return loss
 
 
@@ -392,8 +371,8 @@ def _whole_image_loss(
 ) -> Tensor:
     """Return the loss of extensive findings from every patch of the endpoint and from their mean,
     plus the variance of patches within an image relative to that between images."""
-    outputs = model(pixel_values=_pixels(data.images[rows]))
-    patches = _patches(outputs, BLOCKS)
+    outputs = model(pixel_values=pixels_of(data.images[rows]))
+    patches = patches_at(outputs, BLOCKS)
     labels = torch.from_numpy(data.labels[rows])[:, EXTENSIVE]
     loss = PLACE * _place_loss(heads, outputs, DEPTHS[-1:])
     # without the mean of each place, so that only the image's own part remains
@@ -408,77 +387,12 @@ def _whole_image_loss(
 
 
 @torch.no_grad()
-def _probes(
-    model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray
-) -> dict[str, dict]:
-    """Return, by block and finding, the area under the ROC curve of a ridge regression on mean and
-    maximum of the patch states, fitted on images ``rows``. The last block's states are the
-    endpoint. The entry ``thumbnails`` has the areas of a regression on the images' thumbnails.
-    Findings without both classes in ``tested`` are left out."""
-    names = ["thumbnails"] + [f"block {depth}" for depth in DEPTHS]
-    pooled: dict[str, list[Tensor]] = {name: [] for name in names}
-    everything = np.concatenate([rows, tested])
-    for part in np.array_split(everything, max(1, len(everything) // 64)):
-        pixels = _pixels(data.images[part])
-        pooled["thumbnails"].append(F.adaptive_avg_pool2d(pixels[:, :1], THUMBNAIL).flatten(1))
-        outputs = _states(model, pixels)
-        for depth in DEPTHS:
-            states = _patches(outputs, depth)
-            pooled[f"block {depth}"].append(torch.cat([states.mean(1), states.amax(1)], 1))
-    areas: dict[str, dict] = {}
-    fitted = len(rows)
-    labels = torch.from_numpy(data.labels[everything])
-    for name, parts in pooled.items():
-        inputs = torch.cat(parts).double()
-        inputs = (inputs - inputs[:fitted].mean(0)) / inputs[:fitted].std(0).clamp(min=1e-6)
-        inputs = F.pad(inputs, (0, 1), value=1.0)
-        targets = labels[:fitted].double()
-        products = (
-            inputs[:fitted].T @ inputs[:fitted]
-            + RIDGE * fitted * torch.eye(inputs.shape[1]).double()
-        )
-        scores = inputs[fitted:] @ torch.linalg.solve(products, inputs[:fitted].T @ targets)
-        # without the words
-        columns = zip(FINDINGS, data.labels[tested].T > 0.5, scores.numpy().T, strict=False)
-        areas[name] = {
-            finding: round(float(roc_auc_score(present, score)), 3)
-            for finding, present, score in columns
-            if 0 < present.sum() < len(present)
-        }
-    return areas
-
-
-@torch.no_grad()
-def _place_probes(
-    model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray
-) -> dict[str, float]:
-    """Return :func:`position_r2` of each depth, fitted on images ``rows``."""
-    fitted_states = _states(model, _pixels(data.images[rows]))
-    tested_states = _states(model, _pixels(data.images[tested]))
-    shares = {}
-    for depth in DEPTHS:
-        share = position_r2(_patches(fitted_states, depth), _patches(tested_states, depth))
-        shares[f"block {depth}"] = round(share, 3)
-    return shares
-
-
-def position_r2(learnt: Tensor, tested: Tensor) -> float:
-    """Return R² of the prediction of a patch's row and column from its state in images ``tested``
-    [B, N, d], by least squares fitted on ``learnt``."""
-    inputs, tests = (F.pad(states, (0, 1), value=1.0).double() for states in (learnt, tested))
-    wanted = _places(inputs.shape[1]).to(inputs)
-    solution = torch.linalg.lstsq(inputs.flatten(0, 1), wanted.repeat(len(inputs), 1)).solution
-    error = (tests @ solution - wanted).square().mean() / (wanted - wanted.mean(0)).square().mean()
-    return 1 - float(error)
-
-
-@torch.no_grad()
 def _standardise_endpoint(model: Dinov2Model, data: TrainingImages, rows: np.ndarray) -> None:
     """Fold per-channel standardisation of the patch states into the final LayerNorm, so that the
     small interface does not miss channels of little variance."""
     parts = np.array_split(rows, max(1, len(rows) // 64))
     endpoints = [
-        _states(model, _pixels(data.images[part])).last_hidden_state[:, 1:] for part in parts
+        states_of(model, pixels_of(data.images[part])).last_hidden_state[:, 1:] for part in parts
     ]
     states = torch.cat(endpoints).flatten(0, 1)
     mean, std = states.mean(0), states.std(0).clamp(min=1e-3)

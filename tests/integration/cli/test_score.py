@@ -94,7 +94,7 @@ def test_files_are_scored_outside_the_repository(
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert pacer(*stated()).code == 0 and read_json("scores/signature.json")["clinical"] is None
     numbers = read_json("scores/scores.json")
-    text = yaml_of("phantom").replace("originals: upstream", "originals: unknown")
+    text = yaml_of("phantom").replace("convention: llm-rg4", "convention: unknown")
     Path("params.yaml").write_text(text, encoding="utf-8")
     assert pacer(*stated(), "--force").code == 0
     assert read_json("scores/scores.json") == numbers

@@ -270,7 +270,6 @@ def drawn_case(seed: int) -> tuple[Case, list[Prefix]]:
     case = random_case(seed)
     changes = {
         "candidates": 3,
-        "temperature": 0.7,
         "max_new_tokens": 12,
         "min_new_tokens": min(seed % 5, 3),
         "select": "agreement",
@@ -414,6 +413,7 @@ def test_candidates_are_searched_only_where_the_first_report_is_not_the_list(
     kept: bool, monkeypatch
 ) -> None:
     """In groups, each of which is given before the next is read."""
+    monkeypatch.setattr(candidates, "TEMPERATURE", 0.7)  # so that the reports differ
     case, openings = drawn_case(5)
     decode = case.decode.model_copy(update={"batch_size": 2})
     firsts = [row[0] for row in candidates(BeamSearch(case.language, decode, EOS), openings, 1)]

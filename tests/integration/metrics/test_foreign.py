@@ -10,12 +10,10 @@ from pacer import score
 from pacer.backbones.chexbert import CheXbert
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
-from pacer.metrics.options import DEFAULTS, Scoring
+from pacer.metrics.options import Scoring
 from pacer.metrics.signature import reading_notes
 from tests.integration.metrics.test_scoring import records_of
 from tests.support.metrics import random_texts, score_predictions
-
-AS_IS = DEFAULTS.model_copy(update={"originals": "as_is"})
 
 REFERENCES = {
     "s1": "the heart is normal . no effusion .",
@@ -194,7 +192,12 @@ def test_references_with_contexts_are_scored_by_context(files):
             "context": context,
             "split": split,
         }
-        | {"study_id": key, "report": text, "subject_id": "p", "findings_original": text.upper()}
+        | {
+            "study_id": key,
+            "report": text,
+            "subject_id": "p",
+            "findings_original": f"Stable. {text}",
+        }
         for context in ("sn", "mw")
         for split in ("test", "train")
         for key, text in REFERENCES.items()
@@ -207,7 +210,7 @@ def test_references_with_contexts_are_scored_by_context(files):
         for key, text in REPORTS.items()
     ]
     write_jsonl(files / "h.jsonl", reports)
-    scored = partial(score, files / "records.parquet", settings=AS_IS)
+    scored = partial(score, files / "records.parquet")
     scores = scored(files / "h.jsonl").scores
     assert list(scores) == ["sn", "mw", "mean"]
     assert (

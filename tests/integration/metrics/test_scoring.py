@@ -24,7 +24,7 @@ from pacer.metrics.signature import Signature
 from pacer.reporting.score_tables import signature_line
 from pacer.statistics.checks import at_chance, warnings
 from pacer.statistics.halves import score_intervals
-from pacer.text.cleaning.cleaners import CLEANERS
+from pacer.text.cleaning.cleaners import clean_report
 from pacer.text.rules import extract_anchor
 from tests.integration.core.test_stops import STRANGE
 from tests.support.cases import listed_cases
@@ -206,10 +206,9 @@ def test_the_signature_says_what_was_scored_with(case):
     )
 
 
-@pytest.mark.parametrize(("form", "said"), listed_cases(__file__, "forms_of_original_findings"))
-def test_original_findings_are_brought_into_the_form_that_is_asked_for(case, form, said):
-    """The score is that of the same predictions against references in that form, and the signature
-    names it."""
+def test_original_findings_are_cleaned(case):
+    """The score is that of the same predictions against cleaned references, and the signature names
+    the cleaner."""
     raw = [
         f"{text[0].upper()}{text[1:].replace(' .', '.')}\nStable 1.2 cm nodule."
         for text in case.records["report"]
@@ -217,18 +216,13 @@ def test_original_findings_are_brought_into_the_form_that_is_asked_for(case, for
     records = case.records.with_columns(findings_original=pl.Series([*raw[:-1], None]))
     assert case.score(records=records, about={"cleaner": "iu_xray"})["mn"]["original_n"] == 3
     assert case.read("signature.json")["language"]["cleaner"] == "iu_xray"
-    scores = case.score(
-        records=case.records.with_columns(findings_original=pl.Series(raw)), originals=form
-    )
+    scores = case.score(records=case.records.with_columns(findings_original=pl.Series(raw)))
     assert "original_n" not in scores["mean"]
-    changed = {
-        "as_is": lambda text: " ".join(text.split()),
-        "lowercase": lambda text: " ".join(text.lower().split()),
-        **CLEANERS,
-    }[form]
-    assert case.read("signature.json")["language"]["original_references"] == said
+    assert case.read("signature.json")["language"]["original_references"] == (
+        "findings as published, cleaned by upstream, where a study has them"
+    )
     plain = case.score(
-        records=case.records.with_columns(report=pl.Series([changed(text) for text in raw]))
+        records=case.records.with_columns(report=pl.Series(list(map(clean_report, raw))))
     )
     found = {
         name.removeprefix("original_"): value

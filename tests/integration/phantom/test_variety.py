@@ -113,5 +113,5 @@ def hashes(directory):
 
 def test_generation_is_deterministic_whatever_the_processes(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("pacer.phantom.render._PROCESSES", 1)
-    generate_phantom(CONFIG, 7, tmp_path)
+    generate_phantom(CONFIG, 7, tmp_path, image_size=56, vocabulary=900)
     assert hashes(tmp_path) == hashes(corpus)

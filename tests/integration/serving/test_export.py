@@ -234,7 +234,7 @@ def test_other_versions_and_unknown_settings_are_refused(
 @pytest.mark.parametrize("risk", [None, {"false_present": None, "missed": None, "confidence": 0.9}])
 def test_an_export_of_an_earlier_version_has_removed_settings(folder: Path, risk: Any) -> None:
     settings = read_json(folder / SETTINGS)
-    removed = {"engine": "generate", "risk": risk}
+    removed = {"engine": "generate", "risk": risk, "temperature": 0.4}
     write_json(folder / SETTINGS, settings | {"search": settings["search"] | removed})
     rehashed(folder)
     assert (

@@ -95,7 +95,7 @@ def report(work: Work) -> list[str]:
 
 
 def attribute(work: Work) -> list[torch.Tensor]:
-    attributor = Attributor(CheXbert(work.chexbert, device=work.device), steps=4, batch_size=2)
+    attributor = Attributor(CheXbert(work.chexbert, device=work.device), batch_size=2, steps=4)
     return [torch.from_numpy(read.scores) for read in attributor(TEXTS)]
 
 

@@ -1,7 +1,6 @@
 """The stand-ins of language, CheXbert and vision: what their training changes, and what it
 leaves."""
 
-import os
 from itertools import islice
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer, BertModel, Dinov2Model
 from pacer.backbones.chexbert import CheXbert
 from pacer.backbones.pointers import provenance
 from pacer.config import Backbone
-from pacer.config.backbones import ROLES, TextStandin, VisionStandin
+from pacer.config.backbones import ROLES
 from pacer.core.anchor import Anchor
 from pacer.core.findings import FINDINGS
 from pacer.phantom.render import TrainingImages, training_images
@@ -25,22 +24,22 @@ from pacer.standins.bert import (
     make_text_standin,
 )
 from pacer.standins.data import LabelledText
+from pacer.standins.recipes import Recipe
 from pacer.standins.training import ReportTask, peak_schedule
 from pacer.standins.vision import MEAN, STD, ResidualNetwork, make_vision_standin
 from pacer.text.cleaning.cleaners import clean_report
-from tests.integration.standins import test_make
 from tests.integration.standins.test_make import make
 from tests.support.cases import listed_cases
 
 FRAMES = {1: "There is {}.", 2: "No {}.", 3: "Possible {}."}
-SMALL = TextStandin(
+SMALL = Recipe(
     width=32,
     layers=2,
     heads=2,
     vocabulary=300,
-    texts=300,
-    steps=2500,
+    examples=300,
     batch_size=8,
+    steps=2500,
     learning_rate=2e-3,
 )
 
@@ -132,21 +131,22 @@ def test_batches_cover_the_rows_pass_by_pass():
     assert sorted(np.concatenate(batches[:12]).tolist()) == sorted(task.rows.tolist())
 
 
-CONFIG = VisionStandin(
+SIZE = 56
+ENCODER = Recipe(
     width=16,
-    image_size=56,
-    patch_size=14,
+    layers=12,
     heads=2,
-    images=24,
-    steps=24,
+    vocabulary=0,
+    examples=24,
     batch_size=8,
+    steps=24,
     learning_rate=3e-3,
 )
 
 
 @pytest.fixture(scope="module")
 def images() -> TrainingImages:
-    return training_images(3, CONFIG.images, CONFIG.image_size, 4)
+    return training_images(3, ENCODER.examples, SIZE, 4)
 
 
 def states(folder: Path, images: TrainingImages) -> tuple[torch.Tensor, ...]:
@@ -173,7 +173,7 @@ def test_the_second_training_evens_out_the_endpoint_and_leaves_the_earlier_depth
     made = {}
     for share in (0.0, 1.0):
         monkeypatch.setattr(vision, "SECOND", share)
-        provenance = make_vision_standin(CONFIG, images, 5, tmp_path / str(share))
+        provenance = make_vision_standin(ENCODER, images, 5, tmp_path / str(share), SIZE)
         assert provenance["steps"] == [24, max(1, 24 * share)]
         made[share] = states(tmp_path / str(share), images)
     for once, twice in zip(made[0.0][:9], made[1.0][:9], strict=True):
@@ -183,7 +183,7 @@ def test_the_second_training_evens_out_the_endpoint_and_leaves_the_earlier_depth
 
 
 def test_the_endpoint_is_standardised(images: TrainingImages, tmp_path: Path) -> None:
-    make_vision_standin(CONFIG, images._replace(masks=None), 5, tmp_path)
+    make_vision_standin(ENCODER, images._replace(masks=None), 5, tmp_path, SIZE)
     endpoint = states(tmp_path, images)[-1][2:].flatten(0, 1)  # without the held-out tenth
     np.testing.assert_allclose(endpoint.mean(0), 0, atol=1e-3)
     np.testing.assert_allclose(endpoint.std(0), 1, atol=1e-3)
@@ -207,7 +207,7 @@ def test_a_corpus_whose_places_are_not_known_is_learnt_from_a_residual_network(
 
     monkeypatch.setattr(ResidualNetwork, "forward", watched)
     monkeypatch.setattr(vision, "_taught_loss", kept)
-    provenance = make_vision_standin(CONFIG, images._replace(masks=None), 5, tmp_path)
+    provenance = make_vision_standin(ENCODER, images._replace(masks=None), 5, tmp_path, SIZE)
     assert provenance["steps"] == [120, 24] and "residual" in provenance["objective"]
     assert sizes == [28] * 102 + [56] * (18 + 24)
     assert np.mean([loss.item() for loss in taught[-6:]]) < 0.9 * np.mean(
@@ -229,24 +229,10 @@ def test_varied_radiographs_are_those_that_they_were() -> None:
     assert 0.7 < spread.min() < 0.9 and 1.1 < spread.max() < 1.3  # contrast by a fifth
 
 
-def test_one_at_a_time_makes_the_same_as_side_by_side(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_is_described(tmp_path: Path) -> None:
     vision = {"vision": Backbone(provider="local", path=".")}  # no stand-in
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
-    beside = make(tmp_path / "beside", **vision)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
-    assert make(tmp_path / "alone", **vision) == beside
-    assert {file.split("/")[0] for file in beside} == {*ROLES} - {"vision"}
-    assert all(
-        provenance(tmp_path / "alone" / name)["data"] == "phantom world 1000014"
-        for name in ROLES[1:]
-    )
-    assert all(provenance(tmp_path / "alone" / name)["provider"] == "standin" for name in ROLES[1:])
-
-
-@pytest.mark.parametrize("role", ["chexbert", "text"])
-def test_an_interrupted_training_continues(
-    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    test_make.test_an_interrupted_training_continues(role, 6, tmp_path, monkeypatch)
+    assert {file.split("/")[0] for file in make(tmp_path, **vision)} == {*ROLES} - {"vision"}
+    for name in ROLES[1:]:
+        described = provenance(tmp_path / name)
+        assert described["data"] == "phantom world 1000014"
+        assert described["provider"] == "standin"

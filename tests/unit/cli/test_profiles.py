@@ -15,7 +15,6 @@ from pacer.core.io import yaml_beside
 from pacer.extras.studies.study import load_published
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.runs import parameter_line, parameters_of
-from pacer.metrics.table import ORIGINALS
 from tests.support.cases import listed_cases
 from tests.support.profiles import profile
 
@@ -90,12 +89,8 @@ def test_the_published_profiles_decode_as_the_published_rows_were():
         assert len(published) == 5 and {key: decode[key] for key in published} == published
 
 
-def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
-    allowed = {
-        name: set(get_args(ScoreSettings.model_fields[name].annotation))
-        for name in ("convention", "originals")
-    }
-    assert allowed == {"convention": set(CONVENTIONS), "originals": set(ORIGINALS)}
+def test_the_conventions_that_are_allowed_are_those_that_exist():
+    assert set(get_args(ScoreSettings.model_fields["convention"].annotation)) == set(CONVENTIONS)
 
 
 SECRET = "Large right pneumothorax"

@@ -72,7 +72,7 @@ def test_pieces_of_a_linear_model_have_their_own_weights(
 ) -> None:
     embedding = labeller.network.bert.get_input_embeddings()
     labeller.network.bert = Linear(embedding)
-    found = Attributor(labeller, steps, batch)(SENTENCES)
+    found = Attributor(labeller, batch, steps)(SENTENCES)
     expected = observed(labeller, SENTENCES)
     assert len(expected) > len(SENTENCES) and sum(len(read.scores) for read in found) == len(
         expected
@@ -103,9 +103,9 @@ def test_scores_add_up_to_what_the_text_changes(labeller: CheXbert) -> None:
 
 def test_pieces_are_places_in_the_text_and_what_is_not_read_has_none(labeller: CheXbert) -> None:
     report = "small   left effusion ."
-    assert Attributor(labeller, 1, 8)([report])[0].piece_ends == [5, 12, 21, 23]
+    assert Attributor(labeller, 8, 1)([report])[0].piece_ends == [5, 12, 21, 23]
     long = "small effusion . " * 200
-    read = Attributor(labeller, 1, 8)([long.strip()])[0]
+    read = Attributor(labeller, 8, 1)([long.strip()])[0]
     assert len(read.piece_ends) == 510 and read.scores.shape[1] == 510
 
 
@@ -116,7 +116,7 @@ def test_nothing_positive_or_uncertain_has_no_scores(labeller: CheXbert) -> None
         head.bias.data[1 if head.out_features == 2 else NEGATIVE] = (
             1.0  # "No Finding" is positive: it does not count
         )
-    read = Attributor(labeller, 2, 8)(SENTENCES)
+    read = Attributor(labeller, 8, 2)(SENTENCES)
     assert [found.scores.shape for found in read] == [(0, len(found.piece_ends)) for found in read]
     assert sentence_scores(SENTENCES[0], read[0], 1.0) == [0.0, 0.0]
 
@@ -172,8 +172,6 @@ class Case:
         )
         config = {
             "source": source,
-            "steps": 4,
-            "smoothing": 1.0,
             "threshold": 0.4,
             "batch_size": 8,
         } | settings
@@ -193,7 +191,14 @@ class Case:
 
 
 @pytest.fixture
-def case(tmp_path: Path, records: pl.DataFrame, backbones: Path, chexbert_directory) -> Case:
+def case(
+    tmp_path: Path,
+    records: pl.DataFrame,
+    backbones: Path,
+    chexbert_directory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Case:
+    monkeypatch.setattr(attribution, "STEPS", 4)
     return Case(tmp_path, records, backbones, chexbert_directory())
 
 
@@ -201,7 +206,7 @@ def case(tmp_path: Path, records: pl.DataFrame, backbones: Path, chexbert_direct
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentences about effusion and edema have the largest score, whatever random weights say."""
 
-    def scores(report: str, read: object, smoothing: float) -> list[float]:
+    def scores(report: str, read: object) -> list[float]:
         return [
             float("effusion" in s or "edema" in s) for s in report.removesuffix(" .").split(" . ")
         ]
@@ -344,7 +349,7 @@ def test_a_stopped_run_goes_on_and_no_report_is_read_twice(
 
 
 def test_only_new_texts_and_settings_of_the_attribution_are_attributed(
-    case: Case, read: list[str]
+    case: Case, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks, cache = case.make(), case.folder / "emphasis" / room.CACHE
     read.clear()
@@ -354,19 +359,19 @@ def test_only_new_texts_and_settings_of_the_attribution_are_attributed(
     case.rows[0]["split"], case.rows[1]["report"] = "test", "right pneumothorax ."
     assert not read and case.make()[2:] == marks[2:] and read == ["right pneumothorax ."]
     assert len(read_jsonl(cache)) == 4
-    for settings in ({"steps": 5}, {"smoothing": 0.5}):
-        read.clear()
-        case.make(**settings)
-        assert len(read) == 4
+    for name, value in (("STEPS", 5), ("SMOOTHING", 0.5)):
+        with monkeypatch.context() as other:
+            other.setattr(attribution, name, value)
+            read.clear()
+            case.make()
+            assert len(read) == 4
     assert len(read_jsonl(cache)) == 12
     read.clear()
     case.make()
     assert not read, "scores of other settings are kept"
 
 
-CONFIG = Emphasis.model_validate(
-    {"source": "computed", "steps": 4, "smoothing": 1.0, "threshold": 0.4, "batch_size": 8}
-)
+CONFIG = Emphasis.model_validate({"source": "computed", "threshold": 0.4, "batch_size": 8})
 
 
 def test_lines() -> None:

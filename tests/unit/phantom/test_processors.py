@@ -23,7 +23,7 @@ from pacer.core.io import hash_bytes
 from pacer.phantom.render import VIEWS, render
 from pacer.phantom.world import make_world
 corpus = load_params(sys.argv[1]).corpus
-world = make_world(corpus.seed, **corpus.phantom.model_dump(exclude={"image_size", "vocabulary"}))
+world = make_world(corpus.seed, **corpus.phantom.model_dump())
 studies = [study for one in world if one.subject_id in sys.argv[2:] for study in one.studies]
 drawn = [render(study, 112, view)[0] for study in studies for view in VIEWS]
 states = repr([(study.findings, study.resolved) for one in world for study in one.studies])

@@ -221,7 +221,7 @@ def test_courses_follow_the_previous_study(studies):
         assert study.resolved.keys() == ended
 
 
-CONFIG = profile("micro").corpus.phantom.model_copy(update={"image_size": 56, "vocabulary": 900})
+CONFIG = profile("micro").corpus.phantom
 FIELDS = {
     "id",
     "finding",
@@ -237,7 +237,7 @@ FIELDS = {
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     directory = tmp_path_factory.mktemp("phantom")
-    generate_phantom(CONFIG, 7, directory)
+    generate_phantom(CONFIG, 7, directory, image_size=56, vocabulary=900)
     return directory
 
 
