@@ -179,7 +179,7 @@ def export(
             f"{model} does not exist; train a model with `dvc repro`, or pass one with --model"
         )
     decode = load_profile(PARAMS).decode
-    from pacer.serving.package import export_model
+    from pacer.serving.package import add_cautions, export_model
 
     findings = Path("models/lists")
     export_model(
@@ -192,6 +192,7 @@ def export(
         findings=findings if findings.is_dir() else None,
         with_backbones=with_backbones,
     )
+    add_cautions(out, Path("metrics"))
     if with_backbones:
         models = "it includes the frozen models"
     else:

@@ -59,7 +59,7 @@ _DIRECTION = re.compile(
 _COMPARED_WITH: Mapping[Other, tuple[str, str, str]] = {
     "generated": ("reference-only", "in both reports", "in the reference only"),
     "reference": ("unverified", "in both reports", "not in the reference"),
-    "commitment": ("unverified", "in the commitment", "not in the commitment"),
+    "commitment": ("unverified", "in the list of findings", "not in the list of findings"),
 }
 
 
@@ -305,6 +305,7 @@ def _difference(row: Row, kind: str, text: str, is_reference: bool) -> str:
     in_report = " and ".join(words(Attributes(**{kind: frozenset(row[f"report_{kind}"])})))
     if not in_reference or not in_report:
         return ""
+    text = text.replace("commitment", "list of findings")
     if is_reference:
         return f"{kind}: {in_reference} here, {in_report} in the {text}"
     return f"{kind}: {in_report} here, {in_reference} in the {text}"
@@ -314,7 +315,7 @@ def _contradiction(rows: Sequence[Row]) -> str:
     """Describe how a report contradicts its commitment in one of its findings; empty: it does
     not."""
     if any(row["verdict"] == "opposite" for row in rows):
-        return "the commitment says the opposite"
+        return "the list of findings says the opposite"
     for row in rows:
         difference = _difference(row, "side", "commitment", is_reference=False)
         if difference:

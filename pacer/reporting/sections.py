@@ -19,12 +19,18 @@ from pacer.metrics.run import is_read
 from pacer.metrics.runs import SPREAD, parameter_line
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
+from pacer.metrics.signature import Signature
 from pacer.reporting import charts, score_tables
 from pacer.reporting.breakdowns import group_scores, label_intervals, reliability
 from pacer.reporting.findings import of_systems, verdict_table
 from pacer.reporting.html import render
 from pacer.reporting.results import ExampleCase, Results, example_cases
 from pacer.statistics.halves import LEAST_UNITS, UNITS
+
+_COUNTS_NO_FINDING = (
+    "P, R and F1 also count No Finding as an observation: a report of a normal image that says so "
+    "counts as a hit. Positive F1 counts only findings that are present."
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,7 @@ def scores(results: Results) -> Section:
     values = results.scored.scores
     signature = results.scored.signature
     split = ", ".join(sorted(set(results.decoded["split"])))
+    counts_no_finding = "No Finding" in (signature.clinical or {}).get("observations", ())
     table = score_tables.score_table(
         values,
         caption="Precision (P), recall (R) and F1 of the labeller's findings over the decoded "
@@ -102,6 +109,7 @@ def scores(results: Results) -> Section:
         notes=(
             f"{results.resampling} CIDEr has no interval: its word weights depend on all reports "
             "in a context.",
+            *([_COUNTS_NO_FINDING] if counts_no_finding else []),
         ),
     )
     conventions = score_tables.convention_table(
@@ -132,6 +140,7 @@ def scores(results: Results) -> Section:
         parts.append(Text(f"Read with care. {caution}", "note"))
     parts += [Text(line, "note") for line in results.scored.warnings]
     parts.append(TableBlock("scores", table))
+    parts += shown("definitions", _definitions(signature), folded="Definitions of the scores")
     parts += shown("conventions", conventions, folded="By label convention")
     parts += _placed(
         results,
@@ -157,6 +166,12 @@ def scores(results: Results) -> Section:
         "Commitments, gate and extraction",
     )
     return Section("scores", "Scores", parts)
+
+
+def _definitions(signature: Signature) -> Table:
+    """Return the definition of each score, as the signature has it."""
+    rows = tuple((score_of(key).title, text) for key, text in signature.scores.items())
+    return Table(("Score", "Definition"), rows, text_columns=2)
 
 
 def _placed(results: Results, place: Place, caption: str, title: str = "") -> list[Part]:
@@ -188,9 +203,15 @@ def observations(results: Results) -> Section | None:
     if not is_labelled(results.scored.cases):
         return None
     labels = label_intervals(results.scored.cases, results.scored.convention)
+    labeller = "CheXbert"
+    if results.scored.signature.standin_labeller:
+        labeller = "a stand-in for CheXbert, made by this pipeline"
+    elif results.scored.signature.standin_labeller is None:
+        labeller = "a labeller of unknown origin"
     table = score_tables.label_table(
         labels,
-        "Clinical efficacy by observation over all contexts together, and F1 in each; many more "
+        "Clinical efficacy by observation over all contexts together, and F1 in each. Labelled by "
+        f"{labeller}, not by the rules that By finding uses. Many more "
         "records in reports than in references mean over-reporting, many fewer mean omission.",
     )
     return Section(
@@ -205,8 +226,8 @@ def findings(results: Results) -> Section:
     rows = of_systems({"reports": results.scored.findings})
     table = verdict_table(
         rows,
-        "What the rules read in references and reports, finding by finding, over all contexts "
-        "together.",
+        "What PACER's rules, not the labeller, read in references and reports, finding by finding, "
+        "over all contexts together.",
     )
     return Section("findings", "By finding", [TableBlock("findings", table)])
 

@@ -18,6 +18,7 @@ from pacer.backbones.pointers import (
     PROVENANCE,
     Pointer,
     hashes_of,
+    is_standin,
     provenance,
     read_pointer,
     resolve,
@@ -32,9 +33,11 @@ from pacer.core.io import atomic_directory, check_replaceable, hash_file, read_j
 from pacer.core.schemas import read_about, read_records
 from pacer.decoding.hypotheses import TEMPERATURE
 from pacer.decoding.lists.maps import read_predictor
+from pacer.display.numbers import number
 from pacer.features.encoder import PREPARATION_VERSION
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import ROUNDING_VERSION, FeatureStore
+from pacer.metrics.result import Result
 from pacer.metrics.signature import version_of
 from pacer.model.assemble import FROZEN, frozen_fingerprints
 from pacer.model.checkpoint import (
@@ -47,11 +50,15 @@ from pacer.model.checkpoint import (
     save_checkpoint,
 )
 from pacer.serving.layout import BACKBONES, CARD, MANIFEST, READING, SETTINGS, check_exported
+from pacer.statistics.checks import above_chance
+from pacer.statistics.system import Scores
 
 #: Version of this layout; increases with every change that older software cannot read.
 VERSION = 1
 #: Entry of the manifest: whether the model was trained on a generated corpus (absent: unknown).
 GENERATED = "generated_corpus"
+#: Entry of the manifest: sentences on what the scores of the model do not show (absent: unknown).
+CAUTIONS = "cautions"
 #: Entry of the manifest: the views and sections in the prompts of training, the most frequent
 #: first.
 TRAINED = "trained_prompts"
@@ -281,6 +288,42 @@ def export_model(
         write_json(directory / MANIFEST, {"version": VERSION, **entries, "files": hashes})
         # not in the manifest: a person may add to it
         shutil.copyfile(Path(__file__).parent / "templates" / "card.md", directory / CARD)
+
+
+def add_cautions(directory: Path, scores: Path) -> None:
+    """Write into the manifest of an exported model what the page of its run warns of: stand-ins
+    among its frozen models, F1 of its reports beside F1 by chance, and reasons not to trust its
+    scores. ``scores``: output of ``score``, of this model or not."""
+    backbones = directory / BACKBONES
+    standins = [name for name in FROZEN if is_standin(provenance(backbones / name))]
+    cautions: list[str] = []
+    if standins:
+        listed = ", ".join(standins)
+        cautions.append(f"its frozen models are stand-ins, not published models: {listed}")
+    cautions += _cautions_of_scores(scores, checkpoint_hash(directory))
+    manifest = read_json(directory / MANIFEST)
+    write_json(directory / MANIFEST, {**manifest, CAUTIONS: cautions})
+
+
+def _cautions_of_scores(scores: Path, weights: str) -> list[str]:
+    unscored = ["it was exported without scores, so it may be no better than chance"]
+    if not (scores / "scores.json").is_file():
+        return unscored
+    result = Scores.of(Result.read(scores, whole=False))
+    predictions = result.signature.predictions or {}
+    if predictions.get("weights") != weights:
+        return unscored
+    cautions = [warning.rstrip(".") for warning in result.warnings]
+    reports = above_chance(result.cases, result.convention).get("Reports")
+    if reports:
+        of_all = list(reports.values())[-1]
+        cautions.insert(
+            0,
+            f"F1 of the findings that its reports affirm is {number(of_all.second)} on split "
+            f"{predictions['split']}; by chance, with other patients' references, it is "
+            f"{number(of_all.first)}",
+        )
+    return cautions
 
 
 def _states(features: Path, record: CheckpointRecord) -> States:

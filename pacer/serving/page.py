@@ -139,7 +139,7 @@ def result_page(
         states=POLARITIES,
         commits=commits,
         overlays=overlays,
-        spans=marked,
+        spans=[_without_agreement(span) for span in marked],
         described_otherwise=any(
             {"wrong-side", "other-severity"}.intersection(span.marks) for span in marked
         ),
@@ -149,6 +149,13 @@ def result_page(
         unlisted=sorted(uncommitted),
         notes=notes_of([result]),
     )
+
+
+def _without_agreement(span: marks.Span) -> marks.Span:
+    """Remove the mark of a phrase that agrees with the report's own list of findings, which does
+    not make it right."""
+    kept = [mark for mark in span.marks if mark != "matching"]
+    return span._replace(marks=kept)
 
 
 def _likeliest(result: Result) -> list[tuple[str, float]]:

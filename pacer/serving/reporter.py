@@ -14,7 +14,7 @@ from pacer.backbones.pointers import resolve
 from pacer.core.anchor import read_list
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
-from pacer.core.errors import DataError
+from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file, read_json
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
@@ -37,7 +37,7 @@ from pacer.serving.case import (
     unsupported_comparisons,
 )
 from pacer.serving.layout import MANIFEST, READING, located
-from pacer.serving.package import GENERATED, frozen_models, read_settings, trained_prompts
+from pacer.serving.package import CAUTIONS, GENERATED, frozen_models, read_settings, trained_prompts
 from pacer.text.cleaning.cleaners import CLEANERS
 
 
@@ -100,6 +100,7 @@ class Reporter:
         CheckpointError: the directory is not an exported model or not complete, or the frozen
             models do not belong to it.
         BackboneError: a frozen model is missing.
+        ConfigError: there is no GPU for ``device``.
     """
 
     def __init__(
@@ -113,8 +114,15 @@ class Reporter:
         self.settings = settings = read_settings(directory)
         self.batch_size = settings.decoding.batch_size if batch_size is None else batch_size
         self.device = torch.device(device or compute_device())
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise ConfigError(
+                f"device {str(device)!r} needs a GPU, but torch finds none on this machine; omit "
+                'it, or pass device="cpu"'
+            )
         self.fingerprint = hash_file(directory / MANIFEST)
-        self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
+        manifest = read_json(directory / MANIFEST)
+        generated = (GENERATED_NOTE,) if manifest.get(GENERATED) else ()
+        self.notes = (*generated, *(f"this model: {line}" for line in manifest.get(CAUTIONS, ())))
         trained = trained_prompts(directory)
         self.views = trained.get("view", get_args(Projection))
         self.sections = trained.get("sections", ())

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import polars as pl
 
 from pacer.core.exchange import exchange
-from pacer.metrics.cases import by_context, contexts_of
-from pacer.statistics.halves import gains
+from pacer.display.numbers import number
+from pacer.metrics.cases import MEAN, by_context
+from pacer.statistics.halves import Difference, gains
 
 #: Warnings about a share of the cases, each with the columns of reports and of references, the
 #: share, and its condition on both.
@@ -58,7 +59,8 @@ def warnings(cases: pl.DataFrame, convention: str) -> list[str]:
         )
     sentences += [
         f"F1 of {name.lower()} is not shown to be above F1 with other patients' references: "
-        f"{', '.join(at)}."
+        + ", ".join(f"{context} {own} ({other})" for context, (own, other) in at.items())
+        + "."
         for name, at in at_chance(cases, convention).items()
     ]
     return sentences
@@ -74,13 +76,29 @@ def unchanged_shares(cases: pl.DataFrame, control: str) -> dict[str, float]:
     return {name: share for name, share in shares.items() if isinstance(share, float)}
 
 
-def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
+def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, dict[str, tuple[str, str]]]:
     """Return the contexts in which commitments, or reports, agree with their own references no
-    better than with those of other patients. Contexts whose references affirm nothing are left out;
-    cases without a commitment, or of unknown patients, do not count."""
+    better than with those of other patients, each with F1 against its own and against the
+    others."""
+    at = {
+        name: {
+            context.upper(): (number(one.second), number(one.first))
+            for context, one in contexts.items()
+            if context != MEAN and (one.low or 0) <= 0
+        }
+        for name, contexts in above_chance(cases, convention).items()
+    }
+    return {name: contexts for name, contexts in at.items() if contexts}
+
+
+def above_chance(cases: pl.DataFrame, convention: str) -> dict[str, dict[str, Difference]]:
+    """Return F1 of affirmed findings, by context and for the mean, of commitments and reports:
+    against the references of other patients (``first``) and against their own (``second``).
+    Contexts whose references affirm nothing are left out; cases without a commitment, or of unknown
+    patients, do not count."""
     if "subject_id" not in cases.columns:
         return {}
-    without_gain = {}
+    found = {}
     for name, side in (("Commitments", "anchor"), ("Reports", "report")):
         stated = f"{side}_positive"
         ids = [name for name in cases.columns if name in ("record_id", "study_id", "subject_id")]
@@ -94,10 +112,5 @@ def at_chance(cases: pl.DataFrame, convention: str) -> dict[str, list[str]]:
         )
         score = f"{stated}_f1"
         compared = gains(given, others, convention, [score])
-        if contexts := [
-            context.upper()
-            for context in contexts_of(given)
-            if (compared[context][score].low or 0) <= 0
-        ]:
-            without_gain[name] = contexts
-    return without_gain
+        found[name] = {context: scores[score] for context, scores in compared.items()}
+    return found

@@ -15,10 +15,9 @@ function caseEdited() { // the case has changed: the current request is cancelle
   const shown = $("#report");
   if (shown.querySelector("article") && !shown.querySelector(".outdated"))
     shown.insertAdjacentHTML("afterbegin", "<p class='problem outdated' role='status'>Out of date: the case was changed after this was written.</p>");
-  const context = (used("lateral") ? "M" : "S") + (prior().trim() ? "W" : "N");
   const sources = ["frontal view", used("lateral") && "lateral view", prior().trim() && "previous report"];
   $("#context").innerHTML = images.frontal
-    ? `<b class="badge">${context}</b> ${sources.filter(Boolean).join(", ")}` : "<span class='quiet'>Add a frontal radiograph to begin.</span>";
+    ? `Will be written from: ${sources.filter(Boolean).join(", ")}` : "<span class='quiet'>Add a frontal radiograph to begin.</span>";
 }
 
 function showState(sentence) { $("#state").textContent = sentence; }

@@ -354,9 +354,10 @@ def test_commitments_and_reports_are_held_against_the_references_of_other_patien
         for context in stated
     ]
     cases = pl.concat(frames)
-    assert at_chance(cases, "llm-rg4") == {"Commitments": ["MN"], "Reports": ["MN"]}
+    in_mn = {"MN": ("0.000", "0.925")}  # F1 against own references, and against those of others
+    assert at_chance(cases, "llm-rg4") == {"Commitments": in_mn, "Reports": in_mn}
     unlisted = cases.with_columns(pl.lit(None, pl.List(pl.String)).alias("anchor_positive"))
-    assert at_chance(unlisted, "llm-rg4") == {"Reports": ["MN"]}
+    assert at_chance(unlisted, "llm-rg4") == {"Reports": in_mn}
     assert (
         at_chance(
             cases.with_columns(pl.col("anchor_negative").alias("reference_positive")), "llm-rg4"

@@ -284,7 +284,7 @@ def test_a_case_shows_a_side_that_is_not_the_commitments(full_run, tmp_path: Pat
     change_predictions(full_run, lambda row: said if row["record_id"] == f"sn-{study}" else {})
     html = page_of(full_run, tmp_path / "reports").html
     assert re.search(
-        r'contradicts" title="pleural effusion: positive; [^"]*side: left here, right in the comm',
+        r'contradicts" title="pleural effusion: positive; [^"]*side: left here, right in the list',
         html,
     )
 

@@ -5,10 +5,13 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import polars as pl
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -23,11 +26,19 @@ from pacer.core.schemas import RECORD_SCHEMA
 from pacer.decoding.lists.maps import read_predictor
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
-from pacer.model.checkpoint import weights_hash
+from pacer.model.checkpoint import checkpoint_hash, weights_hash
 from pacer.serving.case import Case, load_image, load_text
 from pacer.serving.layout import CARD
-from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS, export_model, read_settings
+from pacer.serving.package import (
+    MANIFEST,
+    NOT_EXPORTED,
+    SETTINGS,
+    add_cautions,
+    export_model,
+    read_settings,
+)
 from pacer.serving.reporter import Reporter
+from pacer.statistics.system import Scores
 from tests.support.cases import listed_cases
 from tests.support.serving import READ
 from tests.support.world import FEATURES, World, rehashed
@@ -52,6 +63,47 @@ def test_a_copy_needs_nothing_else(world: World, folder: Path) -> None:
     assert (
         Reporter(folder).generate([world.case(line["record_id"])])[0].generated == line["generated"]
     )
+
+
+def test_warnings_of_the_run_go_with_the_model(
+    world: World, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F1 by chance is of the scores of these weights; those of other weights are not taken."""
+    add_cautions(folder, tmp_path / "absent")
+    notes = Reporter(folder, device="cpu").notes
+    assert any("stand-ins, not published models: vision" in note for note in notes)
+    assert "exported without scores" in notes[-1]
+    cases = pl.DataFrame(
+        {
+            "record_id": [f"sn-{number}" for number in range(40)],
+            "study_id": [f"{number}" for number in range(40)],
+            "subject_id": [f"{number}" for number in range(40)],
+            "context": "sn",
+            "reference_positive": [["edema"], ["fracture"]] * 20,
+            "report_positive": [["fracture"], ["edema"]] * 20,
+            "anchor_positive": pl.Series([None] * 40, dtype=pl.List(pl.String)),
+        }
+    ).with_columns(
+        pl.lit([], pl.List(pl.String)).alias(f"{side}_{polarity}")
+        for side in ("reference", "report", "anchor")
+        for polarity in ("negative", "uncertain")
+    )
+    (tmp_path / "scores.json").touch()
+    for weights, expected in (("other", False), (checkpoint_hash(folder), True)):
+        signature = SimpleNamespace(predictions={"weights": weights, "split": "test"})
+        scored = Scores({}, cases, signature, pl.LazyFrame())  # ty: ignore[invalid-argument-type]
+        monkeypatch.setattr(Scores, "convention", "llm-rg4", raising=False)
+        monkeypatch.setattr("pacer.serving.package.Result.read", Mock(return_value=scored))
+        add_cautions(folder, tmp_path)
+        written = " ".join(Reporter(folder, device="cpu").notes)
+        assert ("affirm is 0.000 on split test; by chance" in written) is expected
+        assert ("F1 of reports is not shown to be above" in written) is expected
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_absent_is_named(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="device 'cuda' needs a GPU, but torch finds none"):
+        Reporter(folder, device="cuda")
 
 
 def test_it_is_a_checkpoint_of_the_pipeline_too(

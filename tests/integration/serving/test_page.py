@@ -314,14 +314,19 @@ def test_what_stands_in_a_report_is_text_on_the_page(result: Result) -> None:
 def test_a_report_stands_beside_its_commitment(result: Result) -> None:
     shown = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=False))
     assert (
-        ">pleural effusion</mark>" in shown
-        and 'class="unverified" title="edema: uncertain; not in the comm' in shown
+        "matching" not in shown
+        and 'class="unverified" title="edema: uncertain; not in the list' in shown
     )
-    assert "Stated in the report, but not committed: <b>edema</b> (uncertain)." in shown
-    assert "Committed, but not stated this way in the report: <b>fracture</b> (negative)." in shown
-    assert "agrees with its commitment" not in shown
+    assert (
+        "Stated in the report, but not in its list of findings: <b>edema</b> (uncertain)." in shown
+    )
+    assert (
+        "In the list of findings, but not stated this way in the report: <b>fracture</b> (neg"
+        in shown
+    )
+    assert "agrees with its own list" not in shown
     raw = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=True))
-    assert 'class="unverified"' not in raw and "not committed" not in raw, (
+    assert 'class="unverified"' not in raw and "not in its list" not in raw, (
         "no report stands after this commitment"
     )
 
@@ -342,12 +347,14 @@ def test_a_result_says_where_its_report_departs_from_its_commitment(
     cases, _ = read_texts([""], [report], [COMMITMENT])
     assert cases["contradictions"].to_list() == [contradictions]
     shown = view.result_page(departs)
-    assert ("The report agrees with its commitment." in shown) is (not mismatches)
+    assert ("The report agrees with its own list of findings." in shown) is (not mismatches)
     assert shown.count("the report says the opposite)") == len(contradictions)
     assert shown.count('contradicts" title="the report says the opposite"') == len(
         contradictions
     )  # on the chip
-    assert shown.count("the commitment says the opposite") == len(contradictions)  # in the report
+    assert shown.count("the list of findings says the opposite") == len(
+        contradictions
+    )  # in the report
     assert (
         replace(departs, fallback=True).mismatches()
         == replace(departs, commitment=None).mismatches()
@@ -362,12 +369,12 @@ def test_a_side_that_the_commitment_does_not_have_is_marked(result: Result) -> N
     for text, wrong in (("Left effusion.", True), ("Right effusion.", False)):
         shown = view.result_page(replace(result, report=text, commitment=right, fallback=False))
         assert (
-            shown.count("side: left here, right in the commitment")
+            shown.count("side: left here, right in the list of findings")
             == shown.count(">wrong side<")
             == wrong
         )
-        assert ("The report agrees with its commitment." in shown) is not wrong
-        assert "not committed" not in shown  # the finding is
+        assert ("The report agrees with its own list of findings." in shown) is not wrong
+        assert "not in its list" not in shown  # the finding is
 
 
 def test_what_is_missing_is_said(result: Result) -> None:
@@ -379,7 +386,9 @@ def test_what_is_missing_is_said(result: Result) -> None:
     )
     assert "SN: empty report: no sentence agreed" in view.result_page(replace(result, report=""))
     assert "No report could be found" in bare and "the end may be missing" in bare
-    assert "Commitment</h3>" not in bare and "Gate</h3>" not in bare and "not committed" not in bare
+    assert (
+        "Findings</h3>" not in bare and "Adaptation" not in bare and "not in its list" not in bare
+    )
     one = replace(result.frontal, weights=np.ones((4, 4, 1), np.float32), depths=(3,))
     assert "only the last depth" in view.result_page(replace(result, frontal=one))
 

@@ -100,7 +100,7 @@ def test_spans_are_the_report_and_agree_with_the_other_text(
 @pytest.mark.parametrize(
     ("against", "known", "unknown"),
     [
-        ("commitment", "in the commitment", "not in the commitment"),
+        ("commitment", "in the list of findings", "not in the list of findings"),
         ("reference", "in both reports", "not in the reference"),
         ("generated", "in both reports; partly: severity", "in the reference only"),
     ],
@@ -139,7 +139,7 @@ def test_a_side_that_the_reports_own_commitment_does_not_have_is_marked(describe
     own = Anchor.of_lists(
         {"positive": ["pleural effusion"], "attributes": [f"{described} pleural effusion"]}
     )
-    words = f"side: left here, {described} in the commitment"
+    words = f"side: left here, {described} in the list of findings"
     alone = next(
         span
         for span in spans("left effusion .", "commitment", {"": statements_in(own)}, None, own)
@@ -193,7 +193,7 @@ def test_what_the_reports_own_commitment_says_otherwise_is_marked(
         if "contradicts" in span.marks
     ]
     assert sorted({span.text for span in found}) == expected
-    assert all("the commitment says the opposite" in span.tooltip for span in found)
+    assert all("the list of findings says the opposite" in span.tooltip for span in found)
 
 
 def picture(address: str) -> np.ndarray:
