@@ -109,7 +109,7 @@ def _model(role: str, params: Params) -> Finding:
             return f"{directory}; model type {family} is untested"
         return str(directory)
 
-    return _look(role, look)
+    return _look(f"backbones.{role}", look)
 
 
 def _look(what: str, look: Callable[[], str]) -> Finding:
