@@ -2,12 +2,29 @@
 
 import torch
 
+from pacer.core.errors import ConfigError
 from pacer.core.machine import core_count, requested_threads
 
 
 def compute_device() -> torch.device:
     """Return the device that models run on: a CUDA GPU, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def device_of(name: str | int | torch.device | None) -> torch.device:
+    """Return the device that a user names; None: as :func:`compute_device`. Raises a ConfigError if
+    this machine does not have it."""
+    if name is None:
+        return compute_device()
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (AssertionError, RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"device={name!r}: this machine has no such device; expected None (the first GPU, else "
+            "the CPU), 'cpu', or 'cuda' with a CUDA GPU"
+        ) from error
+    return device
 
 
 def share_cores(local_processes: int, threads: str = "") -> None:

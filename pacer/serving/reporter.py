@@ -13,8 +13,8 @@ from torch import Tensor
 from pacer.backbones.pointers import resolve
 from pacer.core.anchor import read_list
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
-from pacer.core.devices import compute_device
-from pacer.core.errors import ConfigError, DataError
+from pacer.core.devices import device_of
+from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_json
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
@@ -106,19 +106,14 @@ class Reporter:
     def __init__(
         self,
         directory: str | PathLike,
-        device: str | torch.device | None = None,
+        device: str | int | torch.device | None = None,
         backbones: str | PathLike | None = None,
         batch_size: int | None = None,
     ):
         directory = located(directory)
         self.settings = settings = read_settings(directory)
         self.batch_size = settings.decoding.batch_size if batch_size is None else batch_size
-        self.device = torch.device(device or compute_device())
-        if self.device.type == "cuda" and not torch.cuda.is_available():
-            raise ConfigError(
-                f"device {str(device)!r} needs a GPU, but torch finds none on this machine; omit "
-                'it, or pass device="cpu"'
-            )
+        self.device = device_of(device)
         self.fingerprint = hash_file(directory / MANIFEST)
         manifest = read_json(directory / MANIFEST)
         generated = (GENERATED_NOTE,) if manifest.get(GENERATED) else ()

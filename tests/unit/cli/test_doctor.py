@@ -53,8 +53,8 @@ def changed(name: str, **groups: dict) -> Params:
     return validated(values, "params", Params)
 
 
-def found(title: str, params: Params) -> dict[str, Finding]:
-    return {finding.what: finding for finding in dict(diagnose(params))[title]}
+def found(params: Params) -> dict[str, Finding]:
+    return {finding.what: finding for finding in diagnose(params)}
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_settings_of_labelling_that_a_stage_would_refuse(
     anchors = params.anchors.model_copy(
         update={"llm": params.anchors.llm.model_copy(update=settings)}
     )
-    finding = found("Labels", params.model_copy(update={"anchors": anchors}))["anchors.llm"]
+    finding = found(params.model_copy(update={"anchors": anchors}))["anchors.llm"]
     assert finding.state == state and detail in finding.detail
 
 
@@ -131,23 +131,25 @@ def test_the_checkpoint_that_the_parent_starts_from_is_looked_for(tmp_path: Path
 
 
 def test_files_of_the_corpus_are_looked_for(here: Path):
-    detail = found("Corpus", changed("table"))["corpus.root"].detail
+    detail = found(changed("table"))["corpus.root"].detail
     assert "my-studies is not a folder; set it to the folder that contains the corpus" in detail
     (here / "NLMCXR_reports.tgz").write_text("")
     params = changed("openi", corpus={"root": str(here), "images": "."})
-    assert {what: finding.state for what, finding in found("Corpus", params).items()} == {
+    states = {what: finding.state for what, finding in found(params).items()}
+    expected = {
         "corpus.root": "ok",
         "openi.reports": "ok",
         "openi.projections": "missing",
         "images": "ok",
     }
+    assert expected.items() <= states.items()
 
 
 @pytest.mark.parametrize(("name", "config", "warned"), listed_cases(__file__, "remotes"))
 def test_a_remote_that_reports_would_be_pushed_to(here: Path, name: str, config: str, warned: bool):
     (here / ".dvc").mkdir()
     (here / ".dvc/config.local").write_text(config, encoding="utf-8")
-    findings = found("Corpus", changed(name))
+    findings = found(changed(name))
     assert ("DVC remote" in findings) == warned and (
         not warned or "lab" in findings["DVC remote"].detail
     )

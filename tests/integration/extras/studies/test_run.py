@@ -90,7 +90,8 @@ def test_a_failed_row_is_told_and_those_before_it_are_kept(tiny: TinyRepository)
         "stages/stage.py", stage.replace(begin, f"    assert gate == 'none', 'a gate'\n{begin}")
     )
     tiny.commit()
-    with pytest.raises(PacerError, match=r"dvc exp run --name tiny-gated-10-.* failed \(exit code"):
+    told = r"dvc exp run --temp --name tiny-gated-10-.* failed \(exit code"
+    with pytest.raises(PacerError, match=told):
         run(tiny, "direct", "gated")
     assert run(tiny, "direct")[-1] == "tiny: nothing to do: all 1 runs exist"
     assert table(tiny)[0]["direct"] == "0.310" and table(tiny)[0]["gated"] == "–"
