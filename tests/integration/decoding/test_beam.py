@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pacer.core.anchor import KINDS, read_list
 from pacer.core.errors import BackboneError, DataError
-from pacer.decoding import beam, generate, search
+from pacer.decoding import beam, generate, hypotheses, search
 from pacer.decoding.agreement import agreement, distance, text_distance
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.extract import CLOSE_ANCHOR
@@ -413,7 +413,7 @@ def test_candidates_are_searched_only_where_the_first_report_is_not_the_list(
     kept: bool, monkeypatch
 ) -> None:
     """In groups, each of which is given before the next is read."""
-    monkeypatch.setattr(candidates, "TEMPERATURE", 0.7)  # so that the reports differ
+    monkeypatch.setattr(hypotheses, "TEMPERATURE", 0.7)  # so that the reports differ
     case, openings = drawn_case(5)
     decode = case.decode.model_copy(update={"batch_size": 2})
     firsts = [row[0] for row in candidates(BeamSearch(case.language, decode, EOS), openings, 1)]
