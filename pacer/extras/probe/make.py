@@ -7,20 +7,19 @@ covered, in others a control region of the same size. A box consists of its uppe
 and height, as fractions of the image.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from PIL import Image, ImageOps
+from PIL import Image
 
 from pacer.core.anchor import FINDINGS, normalize_finding
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.exchange import exchange
-from pacer.core.io import atomic_directory, hash_json, write_json
+from pacer.core.io import atomic_directory, hash_json
 from pacer.core.progress import Ticker
 from pacer.core.schemas import TRUTH_SCHEMA, read_table
 from pacer.decoding.controls import without
@@ -38,7 +37,6 @@ _STEP = 0.02
 _RING = 0.04
 INPUTS = "inputs.csv"
 KEY = "key.parquet"
-MANIFEST = "manifest.json"
 IMAGES = "images"
 #: Name of the group of unchanged records.
 GIVEN = "as_given"
@@ -63,15 +61,10 @@ _KEY_COLUMNS = (
 #: Kinds of twins that a record has for each finding that its report affirms.
 COVERED = "finding_covered"
 ELSEWHERE = "elsewhere_covered"
-SAME_FINDING = "same_finding"
-#: Kind of twin of a record with a finding on one side.
-MIRRORED = "mirrored_frontal"
 #: The kinds of twins, with their titles.
 TITLES = {
     "another_radiograph": "another patient's radiographs",
     "another_frontal": "another patient's frontal view",
-    MIRRORED: "the frontal view mirrored (side)",
-    SAME_FINDING: "another patient's radiographs with the same finding",
     COVERED: "finding covered where it is",
     ELSEWHERE: "an equal area covered elsewhere",
     "mean_radiograph": "the mean radiograph",
@@ -227,17 +220,14 @@ def make_probe(
     out: Path,
     seed: int,
     limit: int | None,
-    boxes: Boxes | None = None,
-    states: pl.DataFrame | None = None,
-) -> dict:
-    """Write the probe of some records into the folder ``out``, and return its manifest.
+    boxes: Boxes,
+) -> pl.DataFrame:
+    """Write the probe of some records into the folder ``out``, and return its key.
 
     Args:
         paths: file of each image id.
         limit: number of records of each context, chosen at random; None: all.
-        boxes: boxes of findings; None: nothing is covered.
-        states: ``study_id``, ``finding``, ``side`` and ``severity`` of all findings; None: as the
-            reports state them.
+        boxes: boxes of findings; without any, nothing is covered.
 
     Raises:
         DataError: there is no record, or an image cannot be read.
@@ -245,29 +235,15 @@ def make_probe(
     chosen = _sample(records, seed, limit)
     if chosen.is_empty():
         raise DataError("no records to make a probe from; choose a different split or context")
-    affirmed = _affirmed(chosen, states)
-    groups = {GIVEN: chosen} | _twins(chosen, seed)
-    groups[SAME_FINDING] = exchange(
-        affirmed, _VIEWS, ["context", "view", "finding", "side", "severity"], seed
-    )
-    coverings, covered_twins = _coverings(affirmed, boxes or {})
-    groups |= covered_twins
-    mirrorings, groups[MIRRORED] = _mirrorings(chosen, affirmed)
+    pictures, covered_twins = _coverings(chosen, boxes)
+    groups = {GIVEN: chosen} | _twins(chosen, seed) | covered_twins
     key = _key(groups, chosen)
-    manifest = {
-        "seed": seed,
-        "records": len(chosen),
-        "reports": _counts(groups, len(chosen), len(affirmed)),
-        "key": hash_json(key.to_dicts()),
-        "boxes": bool(boxes),
-        "not_covered": _not_covered(affirmed, covered_twins[COVERED]),
-    }
     with atomic_directory(out) as folder:
         (folder / IMAGES).mkdir()
         known = {image: str(Path(path).absolute()) for image, path in paths.items()}
         written = [
             *_write_means(chosen, known, folder / IMAGES, seed),
-            *_write_changed(coverings | mirrorings, known, folder / IMAGES),
+            *_write_covered(pictures, known, folder / IMAGES),
         ]
         known |= {Path(name).stem: str(out.absolute() / IMAGES / name) for name in written}
         file = {view: pl.col(view).replace_strict(known, return_dtype=pl.String) for view in _VIEWS}
@@ -281,14 +257,22 @@ def make_probe(
             "sections",
         ).write_csv(folder / INPUTS)
         key.write_parquet(folder / KEY)
-        write_json(folder / MANIFEST, manifest)
-    return manifest
+    return key
 
 
 def _key(groups: Mapping[str, pl.DataFrame], records: pl.DataFrame) -> pl.DataFrame:
     """Return the key: a row for each record of each kind of twin, with its ``probe_id``."""
-    key = pl.concat(_key_rows(twin, part) for twin, part in groups.items())
-    key = key.join(
+    finding = pl.lit(None, pl.String).alias("finding")
+    rows = [
+        (part if "finding" in part.columns else part.with_columns(finding)).select(
+            pl.lit(twin).alias("twin"),
+            "finding",
+            *_KEY_COLUMNS,
+            pl.col("report").alias("reference"),
+        )
+        for twin, part in groups.items()
+    ]
+    key = pl.concat(rows).join(
         records.select("record_id", "context"), on="record_id", how="left", maintain_order="left"
     )
     # reports written for another probe do not pair with this one
@@ -298,37 +282,6 @@ def _key(groups: Mapping[str, pl.DataFrame], records: pl.DataFrame) -> pl.DataFr
         pl.lit(inputs), "twin", of_finding, "record_id", separator="--", ignore_nulls=True
     )
     return key.select(name.alias("probe_id"), pl.all())
-
-
-def _key_rows(twin: str, records: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of the key for one kind of twin."""
-    if "finding" not in records.columns:
-        records = records.with_columns(finding=pl.lit(None, pl.String))
-    return records.select(
-        pl.lit(twin).alias("twin"),
-        "finding",
-        *_KEY_COLUMNS,
-        pl.col("report").alias("reference"),
-    )
-
-
-def _counts(
-    groups: Mapping[str, pl.DataFrame], num_records: int, num_findings: int
-) -> dict[str, dict[str, int]]:
-    """Return, for each kind of twin, how many reports it takes, and how many records (or findings
-    of records) have no such twin."""
-    counts = {}
-    for twin, part in groups.items():
-        possible = num_findings if "finding" in part.columns else num_records
-        counts[twin] = {"reports": len(part), "without": possible - len(part)}
-    return counts
-
-
-def _not_covered(affirmed: pl.DataFrame, twins: pl.DataFrame) -> dict[str, int]:
-    """Count, by finding, the affirmed findings that no twin covers."""
-    counts = Counter(affirmed["finding"].to_list())
-    counts.subtract(twins["finding"].to_list())
-    return {finding: count for finding, count in counts.items() if count}
 
 
 def _sample(records: pl.DataFrame, seed: int, limit: int | None) -> pl.DataFrame:
@@ -364,25 +317,17 @@ def _twins(records: pl.DataFrame, seed: int) -> dict[str, pl.DataFrame]:
     }
 
 
-def _affirmed(records: pl.DataFrame, states: pl.DataFrame | None) -> pl.DataFrame:
-    """Return a row for each record and finding that its report affirms, with ``finding``, ``side``
-    and ``severity``."""
-    findings = read_findings(records["report"]).filter(state="positive")
-    findings = findings.select("row", "finding", pl.col("side", "severity").list.join(" "))
-    rows = records.with_row_index("row").join(findings, on="row", maintain_order="left_right")
-    if states is None:
-        return rows.drop("row")
-    rows = rows.drop("row", "side", "severity")
-    return rows.join(states, on=["study_id", "finding"], how="left", maintain_order="left")
-
-
-#: Images to write, by id: the original image, and the region to cover (None: mirror the image).
+#: Images to write, by id: the original image, and the region to cover.
 _Pictures = dict[str, tuple[str, list | None]]
 
 
-def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[str, pl.DataFrame]]:
-    """Return the twins with the finding covered, and those with an equal area covered elsewhere.
-    Findings for which one of the views has no control region are left out."""
+def _coverings(records: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[str, pl.DataFrame]]:
+    """Return, for each finding that a report affirms, the twins with the finding covered, and those
+    with an equal area covered elsewhere. Findings for which one of the views has no control region
+    are left out."""
+    findings = read_findings(records["report"]).filter(state="positive").select("row", "finding")
+    numbered = records.with_row_index("row")
+    affirmed = numbered.join(findings, on="row", maintain_order="left_right").drop("row")
     pictures: _Pictures = {}
     rows: dict[str, list[dict]] = {COVERED: [], ELSEWHERE: []}
     for row in affirmed.iter_rows(named=True):
@@ -405,23 +350,12 @@ def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[st
     return pictures, {twin: pl.DataFrame(twins, affirmed.schema) for twin, twins in rows.items()}
 
 
-def _mirrorings(records: pl.DataFrame, affirmed: pl.DataFrame) -> tuple[_Pictures, pl.DataFrame]:
-    """Return the twins with a mirrored frontal view, of the records with a finding on one side."""
-    sided = affirmed.filter(pl.col("side").is_in(["left", "right"])).select("record_id")
-    originals = records.join(sided, on="record_id", how="semi", maintain_order="left")
-    names = {image: hash_json([MIRRORED, image])[:16] for image in originals["frontal"]}
-    pictures: _Pictures = {name: (image, None) for image, name in names.items()}
-    mirrored = pl.col("frontal").replace_strict(names, return_dtype=pl.String)
-    return pictures, originals.with_columns(mirrored)
-
-
-def _write_changed(pictures: _Pictures, paths: Mapping[str, str], folder: Path) -> Iterator[str]:
-    """Write the changed images, and yield the names of their files."""
+def _write_covered(pictures: _Pictures, paths: Mapping[str, str], folder: Path) -> Iterator[str]:
+    """Write the images in which a region is covered, and yield the names of their files."""
     with Ticker("coverings", len(pictures)) as ticker:
         for name, (image, region) in pictures.items():
-            picture = open_image(paths[image])
-            changed = ImageOps.mirror(picture) if region is None else covered(picture, region)
-            changed.save(folder / f"{name}.jpg", quality=95)
+            picture = covered(open_image(paths[image]), region or [])
+            picture.save(folder / f"{name}.jpg", quality=95)
             yield f"{name}.jpg"
             ticker.advance()
 

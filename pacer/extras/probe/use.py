@@ -10,30 +10,25 @@ The p values of an effect, and of no effect, are corrected for the number of fin
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, sqrt
+from math import sqrt
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from pacer.config.corpus import Delimiter
-from pacer.core.anchor import FINDINGS, KINDS, POLARITIES
+from pacer.core.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.exchange import exchange
-from pacer.core.io import read_json
 from pacer.extras.probe.make import (
     COVERED,
     ELSEWHERE,
     GIVEN,
     KEY,
-    MANIFEST,
-    MIRRORED,
-    SAME_FINDING,
-    TITLES,
 )
 from pacer.metrics.cases import UNKNOWN
-from pacer.metrics.ledger import attribute_counts, compared, lists_by_row, read_findings
+from pacer.metrics.ledger import lists_by_row, read_findings
 from pacer.metrics.score_kinds import mean, mean_rows
 from pacer.statistics.halves import (
     Difference,
@@ -69,10 +64,6 @@ LEAST = 20
 _NO_EFFECT = 0.1
 #: A finding counts as mentioned with the mean radiograph if more than this share of reports do.
 _MENTIONED = 0.1
-#: Effect for which the number of records needed is given.
-_EFFECT = 0.2
-#: Power of the test for which that number is given.
-_POWER = 0.8
 _RESAMPLES = 5_000
 #: The score of the reports: F1 of positive findings, read by the rules in report and reference.
 _F1 = "report_positive_f1"
@@ -81,7 +72,7 @@ _F1 = "report_positive_f1"
 CHANCE = "chance"
 #: The texts of each side.
 _SIDES = {"reference": "reference", "report": "hypothesis"}
-#: Number of splits for the interval of a gain; a probe has one for each kind of twin and score.
+#: Number of splits for the interval of a gain; a probe has one for each kind of twin.
 _FEWER_RESAMPLES = 2_000
 _REPORTS = Side("hypothesis", ("report", "hypothesis", "text"), "hypothesis_id (--hypothesis-id)")
 
@@ -104,15 +95,10 @@ class FindingUse:
     records: int
     #: Share of reports that affirm it, by change, over all records that have this change.
     rates: dict[str, float]
-    #: The effects by :data:`EFFECTS`, over the records that have both changes; p after Holm's
-    #: correction.
+    #: The effects by :data:`EFFECTS`, over the records that have both changes, which ``counts`` has
+    #: the number of; p after Holm's correction.
     effects: dict[str, Difference]
-    #: Number of these records, by effect.
-    pairs: dict[str, int]
     verdict: Verdict
-    #: Number of records at which a size of 0.2 of the first effect that can be measured would be
-    #: detected with a power of 0.8; None: none can be measured.
-    needed: int | None
 
 
 def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
@@ -133,6 +119,7 @@ def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
     }
     pairs = {key: part for key, part in pairs.items() if part["unit"].n_unique() >= LEAST}
     effects = _differences(pairs, units)
+    shown: set[tuple[str, str]] = set()
     absent: set[tuple[str, str]] = set()
     for effect, (first, second) in EFFECTS.items():
         keys = [key for key in pairs if key[1] == effect]
@@ -140,12 +127,35 @@ def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
         p_of_none = holm([_no_effect(pairs[key], first, second) for key in keys])
         for key, p, p_none in zip(keys, p_of_effect, p_of_none, strict=True):
             effects[key] = replace(effects[key], p=p)
+            if p is not None and p < _LEVEL and (effects[key].difference or 0) > 0:
+                shown.add(key)
             if p_none is not None and p_none <= _LEVEL / 2:
                 absent.add(key)
-    return [
-        _judged(finding, table, effects, absent, pairs, len(tables))
-        for finding, table in tables.items()
-    ]
+    uses = []
+    for finding, table in tables.items():
+        means = table.select(pl.exclude("record_id", "unit").mean()).row(0, named=True)
+        rates = {change: rate for change, rate in means.items() if rate is not None}
+        own = {name: effects[finding, name] for name in EFFECTS if (finding, name) in effects}
+        verdict = _verdict(finding, shown, absent, rates.get(MEAN_PICTURE, 0))
+        uses.append(FindingUse(finding, len(table), rates, own, verdict))
+    return uses
+
+
+def _verdict(
+    finding: str,
+    shown: Collection[tuple[str, str]],
+    absent: Collection[tuple[str, str]],
+    mentioned: float,
+) -> Verdict:
+    """Return the verdict, from the effects that are shown, and those that are shown to be absent.
+    ``mentioned``: rate with the mean radiograph."""
+    if (finding, "place") in shown:
+        return Verdict.THERE
+    if (finding, "picture") in shown and (finding, "place") in absent:
+        return Verdict.NOT_THERE
+    if (finding, "any picture") in absent and mentioned > _MENTIONED:
+        return Verdict.WITHOUT
+    return Verdict.UNCLEAR
 
 
 def _no_effect(part: pl.DataFrame, first: str, second: str) -> float:
@@ -182,8 +192,7 @@ def _table(cases: pl.DataFrame, given: pl.DataFrame, finding: str) -> pl.DataFra
         lacking, on=["context", "frontal"], how="semi"
     )
     of_finding = {
-        change: cases.filter(twin=change, finding=finding)
-        for change in (SAME_FINDING, ELSEWHERE, COVERED)
+        change: cases.filter(twin=change, finding=finding) for change in (ELSEWHERE, COVERED)
     }
     parts = {LACKING: another, **of_finding, MEAN_PICTURE: cases.filter(twin=MEAN_PICTURE)}
     for change, part in parts.items():
@@ -204,68 +213,16 @@ def _differences(
     return {(finding, effect): compared[f"{finding}/{effect}"] for finding, effect in pairs}
 
 
-def _judged(
-    finding: str,
-    table: pl.DataFrame,
-    all_effects: Mapping[tuple[str, str], Difference],
-    absent: Collection[tuple[str, str]],
-    pairs: Mapping[tuple[str, str], pl.DataFrame],
-    tests: int,
-) -> FindingUse:
-    changes = [
-        change
-        for change in table.columns
-        if change not in ("record_id", "unit") and table[change].count()
-    ]
-    rates = {change: float(table[change].drop_nulls().to_numpy().mean()) for change in changes}
-    effects = {
-        effect: all_effects[finding, effect]
-        for effect in EFFECTS
-        if (finding, effect) in all_effects
-    }
-    counts = {effect: len(pairs[finding, effect]) for effect in effects}
-
-    def is_shown(name: str) -> bool:
-        effect = effects.get(name)
-        if effect is None or effect.p is None:
-            return False
-        return (effect.difference or 0) > 0 and effect.p < _LEVEL
-
-    verdict = Verdict.UNCLEAR
-    if is_shown("place"):
-        verdict = Verdict.THERE
-    elif is_shown("picture") and (finding, "place") in absent:
-        verdict = Verdict.NOT_THERE
-    elif (finding, "any picture") in absent and rates[MEAN_PICTURE] > _MENTIONED:
-        verdict = Verdict.WITHOUT
-    first = next(iter(effects), None)
-    needed = None if first is None else records_needed(effects[first], counts[first], tests)
-    return FindingUse(finding, len(table), rates, effects, counts, verdict, needed)
-
-
-def records_needed(effect: Difference, records: int, tests: int) -> int | None:
-    """Return the number of records at which a difference of rates of 0.2 would be detected with a
-    power of 0.8 by the strictest of the ``tests``, with the observed spread, but a variance of at
-    least 0.16; None: the spread is not known."""
-    if effect.low is None or effect.high is None:
-        return None
-    normal = NormalDist()
-    deviation = (effect.high - effect.low) / (2 * normal.inv_cdf(0.975))
-    variance = max(records * deviation**2, _EFFECT * (1 - _EFFECT))
-    reach = normal.inv_cdf(1 - _LEVEL / (2 * tests)) + normal.inv_cdf(_POWER)
-    return ceil(variance * reach**2 / _EFFECT**2)
-
-
 @dataclass(frozen=True)
 class Use:
     """Results of one kind of twin."""
 
     #: Number of pairs of a record and its twin.
     records: int
-    #: Score of the twins (``first``), of the records as given (``second``) and their difference: F1
-    #: (the mean over contexts), or the share of an attribute that agrees (over all contexts).
+    #: Score of the twins (``first``), of the records as given (``second``) and their difference:
+    #: mean over contexts.
     score: Difference
-    #: Share of identical reports; None for :data:`CHANCE` and attributes.
+    #: Share of identical reports; None for :data:`CHANCE`.
     unchanged: float | None
 
     @property
@@ -282,25 +239,11 @@ class Use:
         return "used" if low > 0 else "misled"
 
 
-class Mirrored(Use):
-    """Agreement in side with mirrored references: of reports on mirrored views (``second``), as
-    given (``first``)."""
-
-    @property
-    def verdict(self) -> str:
-        words = {
-            "used": "reads the side",
-            "misled": "swaps the side",
-            "ignored": "ignores the side",
-        }
-        return words.get(super().verdict, "not shown to read the side")
-
-
 class SystemUse(NamedTuple):
     """The use of sources by one system."""
 
     name: str
-    #: By kind of twin, :data:`CHANCE` or kind of attribute.
+    #: By kind of twin, or :data:`CHANCE`.
     uses: dict[str, Use]
     #: The verdict of each finding.
     findings: list[FindingUse]
@@ -308,15 +251,11 @@ class SystemUse(NamedTuple):
     empty: int
 
 
-def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, Any]]:
-    """Return a probe's key, its kinds of twins with titles, and its manifest. Raises a DataError if
-    it is incomplete."""
+def read_probe(folder: Path) -> pl.DataFrame:
+    """Return a probe's key. Raises a DataError if there is none."""
     if not (folder / KEY).is_file():
         raise DataError(f"{folder} has no {KEY}; create it with `pacer probe make`")
-    key = pl.read_parquet(folder / KEY, glob=False)
-    present = set(key["twin"])
-    titles = {name: title for name, title in TITLES.items() if name in present}
-    return key, titles, read_json(folder / MANIFEST)
+    return pl.read_parquet(folder / KEY, glob=False)
 
 
 def system_use(
@@ -337,20 +276,6 @@ def system_use(
     uses: dict[str, Use] = {}
     if len(others):  # else one patient has more than half of the records
         uses[CHANCE] = replace(_use(given, others), unchanged=None)
-        given_attributes = _with_attributes(given)
-        other_attributes = _with_attributes(others)
-        for kind in KINDS:
-            use = _use(given_attributes, other_attributes, f"attributes_{kind}")
-            uses[kind] = replace(use, unchanged=None)
-    turned = groups.pop(MIRRORED, None)
-    if turned is not None:
-        same = given.join(turned, on="record_id", how="semi", maintain_order="left")
-        uses[MIRRORED] = _use(
-            _with_attributes(turned, mirrored=True),
-            _with_attributes(same, mirrored=True),
-            "attributes_side",
-            kind=Mirrored,
-        )
     uses |= {twin: _use(given, part) for twin, part in groups.items()}
     empty = int((cases["hypothesis"].str.strip_chars() == "").sum())
     return SystemUse(name, uses, finding_uses(cases), empty)
@@ -373,25 +298,10 @@ def _cases(key: pl.DataFrame, reports: Reports) -> pl.DataFrame:
     )
 
 
-def _with_attributes(cases: pl.DataFrame, mirrored: bool = False) -> pl.DataFrame:
-    """Add counts of attributes, in one context, since references without a previous report have no
-    course; ``mirrored``: the sides of the references are exchanged."""
-    reference = read_findings(cases["reference"])
-    report = read_findings(cases["hypothesis"])
-    if mirrored:
-        turned = pl.element().replace({"left": "right", "right": "left"})
-        reference = reference.with_columns(pl.col("side").list.eval(turned).list.sort())
-    counts = attribute_counts(compared(reference, report), len(cases)).tolist()
-    counted = pl.Series("attributes", counts, pl.List(pl.Int64))
-    return cases.with_columns(counted, pl.lit(UNKNOWN).alias("context"))
-
-
-def _use(
-    given: pl.DataFrame, twins: pl.DataFrame, score: str = _F1, *, kind: type[Use] = Use
-) -> Use:
+def _use(given: pl.DataFrame, twins: pl.DataFrame) -> Use:
     """Compare the twins with the same records as they are given."""
     given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
     # the mean, if there are several contexts
-    *_, last = gains(given, twins, "llm-rg4", [score], _FEWER_RESAMPLES).values()
+    *_, last = gains(given, twins, "llm-rg4", [_F1], _FEWER_RESAMPLES).values()
     num_unchanged = int((given["hypothesis"] == twins["hypothesis"]).sum())
-    return kind(len(twins), last[score], num_unchanged / len(twins))
+    return Use(len(twins), last[_F1], num_unchanged / len(twins))

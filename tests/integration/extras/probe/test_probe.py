@@ -20,10 +20,7 @@ from pacer.extras.probe.make import (
     GIVEN,
     INPUTS,
     KEY,
-    SAME_FINDING,
-    make_probe,
 )
-from pacer.extras.probe.page import use_table, verdict_sentence
 from pacer.extras.probe.use import CHANCE, read_probe, system_use
 
 FINDINGS = ("pneumothorax", "pleural effusion", "cardiomegaly", "pneumonia", "edema", "fracture")
@@ -36,9 +33,7 @@ CHANGED = {
     COVERED: ("frontal",),
     ELSEWHERE: ("frontal",),
 }
-CHANGED |= dict.fromkeys(
-    ("another_radiograph", SAME_FINDING, "mean_radiograph"), ("frontal", "lateral")
-)
+CHANGED |= dict.fromkeys(("another_radiograph", "mean_radiograph"), ("frontal", "lateral"))
 CHANGED |= {"no_lateral": ("lateral",), "another_lateral": ("lateral",)}
 CHANGED |= {"no_prior": ("prior_report",), "another_prior": ("prior_report",)}
 Row = dict[str, str | None]
@@ -110,7 +105,7 @@ def probe(corpus: Path) -> Path:
     arguments = ("--records", str(corpus / "records.parquet"), "--boxes", str(corpus / "boxes.csv"))
     made = run("probe", "make", *arguments, "--out", str(corpus / "probe"))
     assert made.exit_code == 0, made.output
-    assert "findings with no region (or no control region) to mask" in made.output
+    assert "no finding is covered" not in made.output and "finding_covered: 144" in made.output
     return corpus / "probe"
 
 
@@ -162,7 +157,7 @@ def reports(probe: Path, system: System, out: Path) -> Path:
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_systems_are_told_apart(name: str, probe: Path, tmp_path: Path) -> None:
-    key, _, _ = read_probe(probe)
+    key = read_probe(probe)
     uses = system_use(name, key, reports(probe, SYSTEMS[name], tmp_path / "r.csv")).uses
     for source, twins in SOURCES.items():
         for twin in twins:
@@ -201,14 +196,6 @@ def test_the_inputs_are_what_their_names_say(corpus: Path, probe: Path) -> None:
         }
         expected = set(CHANGED[row["twin"]])
         assert changed <= expected and (changed or not expected or "another" in row["twin"])
-        if row["twin"] == SAME_FINDING:
-            donors = [
-                one
-                for one in given.values()
-                if all(one[name] == row[name] for name in ("frontal", "context"))
-            ]
-            assert donors and row["subject_id"] not in {one["subject_id"] for one in donors}
-            assert all(f"there is {row['finding']} ." in one["reference"] for one in donors)
         assert row["reference"] == own["reference"] and row["context"] == own["context"]
     rows = pl.read_csv(probe / INPUTS, infer_schema=False)
     assert all(Path(path).is_file() for path in [*rows["frontal"], *rows["lateral"].drop_nulls()])
@@ -229,96 +216,6 @@ def test_a_finding_is_covered_where_it_is_and_as_much_elsewhere(probe: Path) -> 
             assert (
                 changed[:, columns].sum() > 15 and changed.sum() - changed[:, columns].sum() < 8
             ), twin
-
-
-@pytest.fixture(scope="module")
-def sided(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The probe of frontal views with an effusion, whose half of the picture is bright; of each
-    fifth patient both."""
-    folder, rows, paths = tmp_path_factory.mktemp("sided"), [], {}
-    for patient in range(PATIENTS):
-        side = "bilateral" if patient % 5 == 0 else ("left", "right")[patient % 2]
-        pixels = np.full((16, 16), 60 + patient, np.uint8)
-        pixels[
-            :, {"left": slice(0, 8), "right": slice(8, 16), "bilateral": slice(0, 16)}[side]
-        ] += 90
-        pixels[8] = 20  # a picture of one colour is refused
-        paths[f"f{patient}"] = str(folder / f"{patient}.png")
-        Image.fromarray(pixels).save(paths[f"f{patient}"])
-        report = f"{side} pleural effusion . the heart is enlarged ."
-        rows.append(
-            dict.fromkeys(RECORD_SCHEMA)
-            | {
-                "record_id": f"sw-{patient}",
-                "context": "sw",
-                "study_id": f"s{patient}",
-                "subject_id": f"p{patient}",
-            }
-            | {"view": "AP", "frontal": f"f{patient}", "report": report, "prior_report": report}
-        )
-    make_probe(
-        pl.DataFrame(rows, schema=RECORD_SCHEMA), paths, folder / "probe", seed=0, limit=None
-    )
-    return folder / "probe"
-
-
-def halves(row: Row) -> list[str]:
-    """The bright halves of the picture."""
-    columns = np.asarray(Image.open(row["frontal"] or "").convert("L"), int).mean(axis=0)
-    return [
-        side for side, half in (("left", columns[:8]), ("right", columns[8:])) if half.mean() > 110
-    ]
-
-
-def effusion(sides: list[str]) -> str:
-    return f"{' and '.join(sides)} pleural effusion ."
-
-
-SIDED: dict[str, tuple[System, str, str]] = {
-    "reads": (lambda row: effusion(halves(row)), "reads the side", "above chance"),
-    "swaps": (
-        lambda row: effusion([{"left": "right", "right": "left"}[side] for side in halves(row)]),
-        *("swaps the side", "not above chance"),
-    ),
-    "copies": (prior, "ignores the side", "above chance"),
-    # no side on a changed picture: it changes, but not to the other side
-    "drops": (
-        lambda row: effusion(halves(row) if (row["frontal"] or "").endswith(".png") else []),
-        *("not shown to read the side", "above chance"),
-    ),
-    "constant": (lambda _: "left pleural effusion .", "ignores the side", "not above chance"),
-}
-
-
-@pytest.mark.parametrize("name", SIDED)
-def test_a_mirrored_picture_shows_who_reads_the_side(
-    name: str, sided: Path, tmp_path: Path
-) -> None:
-    system, verdict, chance = SIDED[name]
-    key, kinds, manifest = read_probe(sided)
-    assert manifest["reports"]["mirrored_frontal"] == {
-        "reports": 28,
-        "without": 8,
-    }  # both sides are not mirrored
-    use = system_use(name, key, reports(sided, system, tmp_path / "r.csv"))
-    assert (use.uses["mirrored_frontal"].verdict, use.uses["side"].verdict) == (verdict, chance)
-    assert use.uses["mirrored_frontal"].records == 28
-    assert f"; {verdict}" in verdict_sentence(use)
-    assert ("the frontal view mirrored (side)", verdict) in [
-        row[:2] for row in use_table([use], kinds).rows
-    ]
-
-
-def test_a_mirrored_picture_is_that_of_the_record(sided: Path) -> None:
-    key = pl.read_parquet(sided / KEY).join(
-        pl.read_csv(sided / INPUTS).select("probe_id", file="frontal"), on="probe_id"
-    )
-    given = dict(key.filter(twin=GIVEN).select("record_id", "file").iter_rows())
-    mirrored = dict(key.filter(twin="mirrored_frontal").select("record_id", "file").iter_rows())
-    assert len(mirrored) == 28
-    for record, file in mirrored.items():
-        before, now = (np.asarray(Image.open(path), int) for path in (given[record], file))
-        assert np.abs(before[:, ::-1] - now).max() < 8 and "mirror" not in file
 
 
 def test_a_probe_is_the_same_in_a_seed(corpus: Path, probe: Path, tmp_path: Path) -> None:
@@ -347,7 +244,7 @@ def test_a_probe_is_the_same_in_a_seed(corpus: Path, probe: Path, tmp_path: Path
     }
 
 
-def test_the_page_says_the_verdict_first(probe: Path, tmp_path: Path) -> None:
+def test_the_page_is_a_table_with_its_chart(probe: Path, tmp_path: Path) -> None:
     plain = reports(probe, SYSTEMS["copies"], tmp_path / "copies.csv")
     rows = [{"case": case, "report": report} for case, report in pl.read_csv(plain).iter_rows()]
     (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -358,15 +255,12 @@ def test_the_page_says_the_verdict_first(probe: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     page = (tmp_path / "use" / "index.html").read_text()
     record = json.loads((tmp_path / "use" / "use.json").read_text())
-    assert record["systems"]["copies"]["verdict"].startswith(
-        "ignores the radiographs; ignores the lateral view; uses"
-    )
-    assert "<b>copies</b> ignores the radiographs" in page and "cannot tell" in page
-    assert (
-        "<svg" in page
-        and "no lateral view" in page
-        and list(record["systems"]) == ["copies", "own"]
-    )
+    copies = record["systems"]["copies"]
+    verdicts = {twin: use["verdict"] for twin, use in copies["uses"].items()}
+    assert verdicts["another_radiograph"] == "ignored" and verdicts["another_prior"] == "used"
+    assert set(copies["findings"]["edema"]["rates"]) >= {GIVEN, COVERED, ELSEWHERE}
+    assert "<svg" in page and page.count("<table") == 1 and "copies, by finding" in page
+    assert "no lateral view" in page and list(record["systems"]) == ["copies", "own"]
 
 
 def test_reports_for_another_probe_and_empty_ones_are_told(
@@ -375,10 +269,10 @@ def test_reports_for_another_probe_and_empty_ones_are_told(
     made = run(
         "probe", "make", "--records", str(corpus), "--out", str(tmp_path / "other"), "--seed", "1"
     )
-    assert made.exit_code == 0, made.output
+    assert made.exit_code == 0 and "no finding is covered" in made.output, made.output
     file = reports(probe, SYSTEMS["constant"], tmp_path / "r.csv")
     with pytest.raises(DataError, match="do not match"):
-        system_use("s", read_probe(tmp_path / "other")[0], file)
+        system_use("s", read_probe(tmp_path / "other"), file)
     rows = pl.read_csv(file)
     rows.select("probe_id", generated=pl.lit("nan")).write_csv(file)
     command = (

@@ -1,7 +1,6 @@
 """Coverings and verdicts of the probe: control regions, pictures, tables of boxes, and what rates
 mean."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
@@ -18,24 +17,17 @@ from pacer.extras.probe.make import (
     COVERED,
     ELSEWHERE,
     GIVEN,
-    SAME_FINDING,
     Box,
     control_region,
     covered,
     read_boxes,
 )
-from pacer.extras.probe.page import verdict_sentence
 from pacer.extras.probe.use import (
     MEAN_PICTURE,
     Verdict,
     _no_effect,
     finding_uses,
-    records_needed,
-    system_use,
 )
-from pacer.phantom.language import report_of, write_report
-from pacer.phantom.world import make_world
-from pacer.statistics.halves import Difference
 from tests.support.cases import listed_cases
 
 
@@ -88,7 +80,7 @@ def test_findings_are_named_as_people_write_them(tmp_path: Path) -> None:
     }
 
 
-CHANGES = (GIVEN, SAME_FINDING, ELSEWHERE, COVERED, "another_radiograph", MEAN_PICTURE)
+CHANGES = (GIVEN, ELSEWHERE, COVERED, "another_radiograph", MEAN_PICTURE)
 
 
 def key(rates: Sequence[float | None], patients: int) -> pl.DataFrame:
@@ -99,7 +91,7 @@ def key(rates: Sequence[float | None], patients: int) -> pl.DataFrame:
         for number in range(patients) if rate is not None else ():
             row = {
                 "twin": change,
-                "finding": "edema" if change in CHANGES[1:4] else None,
+                "finding": "edema" if change in (ELSEWHERE, COVERED) else None,
                 "context": "sn",
             }
             row |= {"record_id": f"r{number}", "study_id": f"s{number}", "subject_id": f"p{number}"}
@@ -121,7 +113,7 @@ def key(rates: Sequence[float | None], patients: int) -> pl.DataFrame:
 def test_rates_lead_to_a_verdict(rates: list[float | None], patients: int, expected: str) -> None:
     [found] = finding_uses(key(rates, patients))
     assert (found.finding, found.records, found.verdict) == ("edema", patients, expected)
-    assert ("place" in found.effects) == (rates[2] is not None)
+    assert ("place" in found.effects) == (rates[1] is not None)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +124,7 @@ def test_no_effect_is_shown_only_where_one_of_a_tenth_is_excluded(
 ) -> None:
     """Reports of ``apart`` patients lose the finding when it is covered; several findings are
     tested."""
-    rows = key([1.0, 1.0, 1.0, 1.0, 0.1, 0.1], patients)
+    rows = key([1.0, 1.0, 1.0, 0.1, 0.1], patients)
     lost = (pl.col("twin") == COVERED) & pl.col("record_id").is_in(
         [f"r{number}" for number in range(apart)]
     )
@@ -168,7 +160,7 @@ def test_no_effect_has_the_p_value_of_the_score_test(more: int, fewer: int) -> N
 
 
 def test_records_of_one_patient_are_no_evidence_of_their_own() -> None:
-    rows = key([1.0, 1.0, 1.0, 1.0, 0.1, 0.1], 60)
+    rows = key([1.0, 1.0, 1.0, 0.1, 0.1], 60)
     assert finding_uses(rows)[0].verdict == Verdict.NOT_THERE
     patient = pl.col("subject_id").str.extract(r"(\d+)$").cast(pl.Int64) % 30
     fewer = rows.with_columns(
@@ -178,58 +170,8 @@ def test_records_of_one_patient_are_no_evidence_of_their_own() -> None:
 
 
 def test_another_patients_picture_counts_only_where_that_patient_lacks_the_finding() -> None:
-    rows = key((0.9, 0.9, 0.9, 0.1, 0.1, 0.1), 100).with_columns(
+    rows = key((0.9, 0.9, 0.1, 0.1, 0.1), 100).with_columns(
         frontal=pl.when(twin="another_radiograph").then(pl.lit("has1")).otherwise("frontal")
     )
     [found] = finding_uses(rows)
     assert "picture" not in found.effects and found.verdict == Verdict.THERE
-
-
-def test_swapped_sides_are_seen_in_the_figures_of_the_probe(tmp_path: Path) -> None:
-    """Two systems write the phantom's reports in other words; one of them says left for right and
-    right for left."""
-    studies = [patient.studies[0] for patient in make_world(7, 120)]
-    rows = [
-        {
-            "twin": GIVEN,
-            "finding": None,
-            "context": "sn",
-            "probe_id": name,
-            "record_id": name,
-            "frontal": name,
-        }
-        | {"study_id": name, "subject_id": name, "reference": report_of(study, "sn").text}
-        for study in studies
-        for name in [study.study_id]
-    ]
-    key, sides = (
-        pl.DataFrame(rows, schema_overrides={"finding": pl.String}),
-        {"left": "right", "right": "left"},
-    )
-    texts = [write_report(study, "sn", study.rng(1000)).text for study in studies]
-    swapped = [
-        re.sub(r"\b(left|right)\b", lambda found: sides[found[0].lower()], text, flags=re.I)
-        for text in texts
-    ]
-    systems = []
-    for reports in (texts, swapped):
-        key.select("probe_id", report=pl.Series(reports)).write_csv(tmp_path / "r.csv")
-        systems.append(system_use("s", key, tmp_path / "r.csv"))
-    right, wrong = (system.uses for system in systems)
-    unclear = "cannot tell: 13 findings"
-    assert list(map(verdict_sentence, systems)) == [unclear, f"{unclear}; side not above chance"]
-    assert right["chance"] == wrong["chance"] and right["severity"] == wrong["severity"]
-    assert (
-        right["side"].verdict == "above chance"
-        and wrong["side"].score.high < 0
-        and right["side"].score.second > 0.9
-    )
-    assert wrong["side"].score.counts[1] == right["side"].score.counts[1] > 20
-    assert right["course"].score.counts == (0, 0) and right["course"].score.difference is None
-
-
-@pytest.mark.parametrize(("half", "records", "tests", "expected"), listed_cases(__file__, "needed"))
-def test_records_that_would_show_an_effect(
-    half: float, records: int, tests: int, expected: int
-) -> None:
-    assert records_needed(Difference(0, 0, 0, -half, half, 1), records, tests) == expected
