@@ -193,16 +193,22 @@ class CorpusData:
         paths = images.join(self.files, on="image_id", how="left", maintain_order="left")["path"]
         present = [{*a.positive, *a.uncertain} for a in map(extract_anchor, images["report_raw"])]
         texts = [set(report.split()) for report in images["report"]]
-        found = Counter(chain.from_iterable(texts))
-        common = [
-            word for word, times in found.most_common(WORDS) if LEAST <= times < MOST * len(texts)
-        ]
+        common = common_words(texts)
         labels = []
         for findings, words in zip(present, texts):
             has_finding = [finding in findings for finding in FINDINGS]
             labels.append(has_finding + [word in words for word in common])
         pixels = np.stack([_grey_square(path, 2 * size) for path in paths])
         return TrainingImages(pixels, np.array(labels, dtype=np.float32), None)
+
+
+def common_words(texts: Sequence[set[str]]) -> list[str]:
+    """Return the :data:`WORDS` most frequent words of ``texts``, without those that few or nearly
+    all of them have. Equally frequent ones are in alphabetical order: that of a set differs between
+    processes."""
+    found = Counter(chain.from_iterable(texts))
+    ranked = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))[:WORDS]
+    return [word for word, times in ranked if LEAST <= times < MOST * len(texts)]
 
 
 def _sentences(text: str) -> list[tuple[str, Anchor]]:

@@ -12,7 +12,7 @@ from pacer.config.backbones import CARD
 from pacer.core.anchor import Anchor, render_anchor
 from pacer.core.instruction import instruction
 from pacer.standins import language
-from pacer.standins.data import CorpusData, LabelledText
+from pacer.standins.data import CorpusData, LabelledText, common_words
 from pacer.text.rules import extract_anchor
 from tests.support.cases import listed_cases
 from tests.support.made_records import REPORTS, few_records
@@ -95,3 +95,9 @@ def test_composed_reports_affirm_more_in_the_sentences_of_others() -> None:
         CorpusData(few_records(".png").head(1), pl.DataFrame(), seed=3).recombined(texts[:2], 0)
         == []
     )
+
+
+def test_words_that_are_equally_frequent_are_in_one_order_in_all_processes() -> None:
+    rare, frequent = [f"word{number:02}" for number in range(50)], ["edema", "effusion"]
+    texts = [{*frequent, "heart"}] * 30 + [{*rare, "heart"}] * 12 + [{"once", "heart"}]
+    assert common_words(texts) == frequent + rare
