@@ -8,7 +8,7 @@ import os
 import runpy
 import shutil
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pacer.config.outputs import check_folders
 from pacer.core.errors import run_cleanly
+from pacer.core.io import parse_yaml
 from pacer.core.machine import prepare_environment
 from pacer.core.messages import printed_messages
 from pacer.core.stops import stoppable
@@ -41,8 +42,24 @@ def run_script() -> None:
     which take seconds."""
     del sys.argv[0]
     sys.path.insert(0, str(Path(sys.argv[0]).parent))  # of the script's neighbours
+    if os.environ.get("RANK", "0") == "0" and (line := place_of(sys.argv)):
+        print(line, file=sys.stderr, flush=True)
     with printed_messages():
         runpy.run_path(sys.argv[0])["main"]()
+
+
+def place_of(command: Sequence[str]) -> str:
+    """Say which of the pipeline's stages a script and its arguments run, and for one that trains
+    which follow; empty if ``dvc.yaml`` does not run them."""
+    stages = parse_yaml(Path("dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    names = [name for name, stage in stages.items() if stage["cmd"].endswith(" ".join(command))]
+    if not names:
+        return ""
+    order = [*stages]
+    place = order.index(names[0]) + 1
+    after = order[place:] if command[0].endswith("train.py") else ()
+    follows = f"; then {', '.join(after)}" if after else ""
+    return f"stage {place} of {len(order)}: {names[0]}{follows}"
 
 
 def name_user() -> None:

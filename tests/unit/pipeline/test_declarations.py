@@ -236,6 +236,19 @@ def test_a_training_stage_declares_the_files_that_its_phase_reads(
     assert len(read) >= 4 and read <= set(STAGES[phase]["deps"])
 
 
+def test_a_stage_says_where_it_stands_and_what_follows_a_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    place_of = runpy.run_path(str(ROOT / "stages" / "run.py"))["place_of"]
+    names = [*PIPELINE]
+    assert place_of(["stages/source.py"]) == f"stage 1 of {len(names)}: source"
+    place = names.index("parent")
+    expected = f"stage {place + 1} of {len(names)}: parent; then {', '.join(names[place + 1 :])}"
+    assert place_of(["stages/train.py", "parent"]) == expected
+    assert place_of(["stages/baseline_train.py", "simmlm"]) == ""
+
+
 def test_curves_of_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that is started with the number of a user."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
