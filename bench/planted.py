@@ -193,7 +193,7 @@ def records_needed(effect: Difference, tests: int) -> int | None:
         return None
     normal = NormalDist()
     deviation = (effect.high - effect.low) / (2 * normal.inv_cdf(0.975))
-    variance = max((effect.counts[0] or 0) * deviation**2, 0.16)
+    variance = max((effect.counts[0] or 0) * deviation**2, 0.2 * (1 - 0.2))
     reach = normal.inv_cdf(1 - 0.05 / (2 * tests)) + normal.inv_cdf(0.8)
     return ceil(variance * reach**2 / 0.2**2)
 

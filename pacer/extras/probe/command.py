@@ -28,20 +28,8 @@ def make(
         records, records.with_name("images.parquet"), remedy="pass a corpus with --records"
     )
     terminal.check_exists(boxes)
-    from pacer.core.schemas import (
-        SPLITS,
-        of_split,
-        read_images,
-        read_records,
-    )
-    from pacer.extras.probe.make import (
-        IMAGES,
-        INPUTS,
-        KEY,
-        boxes_of_truth,
-        make_probe,
-        read_boxes,
-    )
+    from pacer.core.schemas import SPLITS, of_split, read_images, read_records
+    from pacer.extras.probe.make import IMAGES, INPUTS, KEY, boxes_of_truth, make_probe, read_boxes
 
     if split not in (*SPLITS, "all"):
         raise ConfigError(f"--split {split}: expected one of {', '.join(SPLITS)}, all")

@@ -21,12 +21,7 @@ from pacer.config.corpus import Delimiter
 from pacer.core.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import DataError
 from pacer.core.exchange import exchange
-from pacer.extras.probe.make import (
-    COVERED,
-    ELSEWHERE,
-    GIVEN,
-    KEY,
-)
+from pacer.extras.probe.make import COVERED, ELSEWHERE, GIVEN, KEY, TITLES
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.ledger import lists_by_row, read_findings
 from pacer.metrics.score_kinds import mean, mean_rows
@@ -276,7 +271,8 @@ def system_use(
     uses: dict[str, Use] = {}
     if len(others):  # else one patient has more than half of the records
         uses[CHANCE] = replace(_use(given, others), unchanged=None)
-    uses |= {twin: _use(given, part) for twin, part in groups.items()}
+    # probes of earlier versions have further kinds of twins
+    uses |= {twin: _use(given, groups[twin]) for twin in TITLES if twin in groups}
     empty = int((cases["hypothesis"].str.strip_chars() == "").sum())
     return SystemUse(name, uses, finding_uses(cases), empty)
 

@@ -259,7 +259,7 @@ def test_the_page_is_a_table_with_its_chart(probe: Path, tmp_path: Path) -> None
     verdicts = {twin: use["verdict"] for twin, use in copies["uses"].items()}
     assert verdicts["another_radiograph"] == "ignored" and verdicts["another_prior"] == "used"
     assert set(copies["findings"]["edema"]["rates"]) >= {GIVEN, COVERED, ELSEWHERE}
-    assert "<svg" in page and page.count("<table") == 1 and "copies, by finding" in page
+    assert "<svg" in page and page.count("<table") == 1
     assert "no lateral view" in page and list(record["systems"]) == ["copies", "own"]
 
 
