@@ -105,7 +105,7 @@ def step_row(meter: Meter, model: Pacer, preset: Preset, phase: Phase) -> list[s
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(phase.trainable(name))
     for name, module in model.named_children():
-        module.train(any(prefix.split(".")[0] == name for prefix in phase.trains))
+        module.train(any(prefix.split(".")[0] == name for prefix in phase.trained_prefixes))
     parameters = [one for one in model.parameters() if one.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=phase.schedule.learning_rate)
     batches = make_batches(preset, model.router.num_depths, phase.losses.lambda_q)

@@ -97,6 +97,7 @@ class _Search(Generic[Label]):
         self.tree = TokenTree(
             places, self.hypotheses.beams, config.num_hidden_layers, heads, device
         )
+        #: [S], lengths of the prefixes without forced tokens.
         self.prefix = torch.zeros(places, dtype=torch.long, device=device)
         self.type = engine.language.dtype
         self.records: list[_Record[Label]] = []
@@ -112,7 +113,8 @@ class _Search(Generic[Label]):
         inputs = pad_sequence(inputs, batch_first=True)
         self.type = inputs.dtype
         with self.tree.filling(rows, lengths, inputs.shape[1]), autocast_to_weights(self.language):
-            hidden = self._forward(inputs, torch.arange(inputs.shape[1])[None].to(lengths))
+            positions = torch.arange(inputs.shape[1])[None].to(lengths)
+            hidden = self._forward(inputs, positions)
             last = hidden.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, hidden.shape[2]))
             logits = self.language.lm_head(last)
         self.prefix[rows] = lengths - forced

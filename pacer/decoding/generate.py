@@ -184,9 +184,10 @@ class Generator:
         )
 
     def _given_commitment(self, record: RecordRow, encoded: Encoded) -> Anchor | None:
-        """Return the commitment that a record's report is written for: that of its reference
-        (column ``gold_list``), the record's own (``commitment``) or, with ``decode.commitment:
-        read``, the predicted one. None: the model writes it."""
+        """Return the commitment that a record's report is written for: that of its reference, if it
+        has the column ``gold_list`` (a control); the record's own, an Anchor in ``commitment`` that
+        a person wrote; or, with ``decode.commitment: read``, the predicted one. The latter two get
+        the predicted attributes. None: the model writes the commitment."""
         if record.get("gold_list"):
             return stated_commitment(record["report_raw"], self.attributes)
         commitment = record.get("commitment")

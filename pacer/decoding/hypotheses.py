@@ -9,7 +9,8 @@ Several candidates of a row are separate searches. The first has no noise. The o
 beams: a step ranks the best continuations by their scores plus noise (Gumbel's, times a
 temperature), so that one beam is a sample at that temperature and several are a search around it.
 Sums and the choice among finished hypotheses use only the scores. The noise depends only on
-candidate and position, so a record gets the same candidates in every batch.
+candidate, position and rank among the continuations, so a record gets the same candidates in every
+batch.
 
 Shapes: S rows, n rows of a step, C candidates of a row, K beams of a search, V vocabulary, T
 maximum number of generated tokens, M continuations with noise.
@@ -58,14 +59,15 @@ class Hypotheses:
         self.eos = eos
         self.most = most
         self.bias = bias
-        self.count = candidates
+        self.candidates = candidates
         #: [C, T, M].
         self.noise = candidate_noise(decode, candidates).to(device) if candidates > 1 else None
-        searches = rows * self.count
+        searches = rows * self.candidates
         # the definition divides by a Python float
         powers = [0.0] + [float(length) ** decode.length_penalty for length in range(1, most + 1)]
         self.powers = torch.tensor(powers, dtype=torch.float32, device=device)
-        #: [S x C, K, T], generated tokens of the running beams, padded with the first token.
+        #: [S x C, K, T], generated tokens of the running beams, padded with the first token, which
+        #: the repetition penalty covers anyway.
         self.tokens = torch.zeros(searches, beams, most, dtype=torch.long, device=device)
         #: [S x C, K], the sums of their log-probabilities.
         self.scores = torch.zeros(searches, beams, device=device)
@@ -83,11 +85,11 @@ class Hypotheses:
     @property
     def beams(self) -> int:
         """C x K, the beams of a row."""
-        return self.count * self.decode.num_beams
+        return self.candidates * self.decode.num_beams
 
     def searches(self, rows: slice) -> slice:
         """Return the searches of these rows."""
-        return slice((rows.start or 0) * self.count, rows.stop * self.count)
+        return slice((rows.start or 0) * self.candidates, rows.stop * self.candidates)
 
     def start(self, rows: slice, forced: Sequence[Sequence[int]]) -> Tensor:
         """Begin these rows with their forced tokens, in all rows or in none; return the numbers of
@@ -118,7 +120,7 @@ class Hypotheses:
             self.best_length,
             self.done,
         ):
-            by_row = tensor.unflatten(0, (-1, self.count))
+            by_row = tensor.unflatten(0, (-1, self.candidates))
             by_row[targets] = by_row[sources]
 
     def generated(self, rows: slice) -> Tensor:
@@ -128,12 +130,12 @@ class Hypotheses:
 
     def last(self, rows: int) -> Tensor:
         """Return the newest token of each beam of the first ``rows`` rows [rows, C x K]."""
-        places = (self.generated(slice(rows)) - 1).view(rows * self.count, -1, 1)
-        return self.tokens[: rows * self.count].gather(2, places).view(rows, self.beams)
+        places = (self.generated(slice(rows)) - 1).view(rows * self.candidates, -1, 1)
+        return self.tokens[: rows * self.candidates].gather(2, places).view(rows, self.beams)
 
     def result(self, row: int) -> list[list[int]]:
         """Return the tokens of an ended row's candidates, EOS included, the best score first."""
-        searches = range(row * self.count, (row + 1) * self.count)
+        searches = range(row * self.candidates, (row + 1) * self.candidates)
         ranked = sorted(searches, key=lambda search: -float(self.best_scores[search, 0]))
         return [
             self.best[search, 0, : int(self.best_length[search, 0])].tolist() for search in ranked
@@ -145,30 +147,31 @@ class Hypotheses:
 
         Args:
             logits: [n, C x K, V], or [n, 1, V] at the start, when all beams are equal.
-            longest: upper bound on the tokens that a row has so far; 0 at the start.
+            longest: upper bound on the tokens that a row has so far; at the start, 0 or the number
+                of forced tokens.
         """
         greedy = self.decode.num_beams == 1 and self.noise is None
         n = len(logits)
         beams = self.decode.num_beams
-        logits = logits.float().expand(-1, self.beams, -1).reshape(n * self.count, beams, -1)
+        logits = logits.float().expand(-1, self.beams, -1).reshape(n * self.candidates, beams, -1)
         step = self._greedy if greedy else self._beams
         parents, ended = step(self.searches(rows), logits, longest)
         first = torch.arange(0, self.beams, beams, device=parents.device)
-        parents = parents.view(n, self.count, beams) + first[:, None]
-        return parents.view(n, self.beams), ended.view(n, self.count).all(1)
+        parents = parents.view(n, self.candidates, beams) + first[:, None]
+        return parents.view(n, self.beams), ended.view(n, self.candidates).all(1)
 
-    def _greedy(self, rows: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
-        tokens = self._process(rows, logits, longest).argmax(-1)
+    def _greedy(self, searches: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        tokens = self._process(searches, logits, longest).argmax(-1)
         if longest == 0:
-            self.tokens[rows] = tokens.unsqueeze(-1)
-        self.tokens[rows].scatter_(2, self.length[rows, None, None], tokens.unsqueeze(-1))
-        self.length[rows] += 1
-        self.best[rows] = self.tokens[rows]
-        self.best_length[rows] = self.length[rows, None]
-        ended = (tokens[:, 0] == self.eos) | (self.length[rows] == self.most)
+            self.tokens[searches] = tokens.unsqueeze(-1)
+        self.tokens[searches].scatter_(2, self.length[searches, None, None], tokens.unsqueeze(-1))
+        self.length[searches] += 1
+        self.best[searches] = self.tokens[searches]
+        self.best_length[searches] = self.length[searches, None]
+        ended = (tokens[:, 0] == self.eos) | (self.length[searches] == self.most)
         return torch.zeros_like(tokens), ended
 
-    def _beams(self, rows: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+    def _beams(self, searches: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         """Take a step with several beams, or with noise.
 
         Of K beams x V tokens, the best 2K continuations are chosen, best first:
@@ -182,73 +185,87 @@ class Hypotheses:
         """
         beams = self.decode.num_beams
         vocabulary = logits.shape[-1]
-        scores = self._process(rows, F.log_softmax(logits, dim=-1), longest)
-        scores = scores + self.scores[rows].unsqueeze(-1)
-        place = self.length[rows].clamp(max=self.most - 1)  # a row that has ended may be full
-        top, ranked, places = self._best_continuations(scores.flatten(1), place)
-        parents = places // vocabulary
-        new = places % vocabulary
+        scores = self._process(searches, F.log_softmax(logits, dim=-1), longest)
+        scores = scores + self.scores[searches].unsqueeze(-1)
+        # of the new token; a search that has ended may be full
+        position = self.length[searches].clamp(max=self.most - 1)
+        top, ranked, continuations = self._best_continuations(scores.flatten(1), position)
+        parents = continuations // vocabulary
+        new = continuations % vocabulary
         if longest:
-            tokens = _pick(self.tokens[rows], parents)
+            tokens = _pick(self.tokens[searches], parents)
         else:
             tokens = new.unsqueeze(-1).repeat(1, 1, self.most)
-        tokens.scatter_(2, place[:, None, None].expand(-1, 2 * beams, 1), new.unsqueeze(-1))
-        self.length[rows] += ~self.done[rows]
-        ends = (new == self.eos) | (self.length[rows, None] == self.most)
+        tokens.scatter_(2, position[:, None, None].expand(-1, 2 * beams, 1), new.unsqueeze(-1))
+        self.length[searches] += ~self.done[searches]
+        ends = (new == self.eos) | (self.length[searches, None] == self.most)
 
         running = (ranked + ends.float() * _MINUS_INFINITY).topk(beams)[1]
-        self.tokens[rows] = _pick(tokens, running)
-        self.scores[rows] = _pick(top + ends.float() * _MINUS_INFINITY, running)
-        self._finish(rows, tokens, top, ends)
-        return _pick(parents, running), self.done[rows]
+        self.tokens[searches] = _pick(tokens, running)
+        self.scores[searches] = _pick(top + ends.float() * _MINUS_INFINITY, running)
+        self._finish(searches, tokens, top, ends)
+        return _pick(parents, running), self.done[searches]
 
-    def _best_continuations(self, scores: Tensor, place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the scores of the best 2K continuations [n, 2K], what they are ranked by, and
-        their places in ``scores`` [n, K x V]; with noise, that of ``place`` [n].
+    def _best_continuations(
+        self, scores: Tensor, position: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the best 2K continuations: their scores, what they are ranked by, and their
+        indices in ``scores``, each [n, 2K].
 
-        There are twice as many as beams, so that enough can continue if EOS takes the best places.
+        There are twice as many as beams, so that enough can continue if EOS takes the first ranks.
+
+        Args:
+            scores: [n, K x V].
+            position: [n], of the token that continues each search; selects its noise.
         """
         count = 2 * self.decode.num_beams
         if self.noise is None:
-            top, places = scores.topk(count)
-            return top, top, places
-        top, places = scores.topk(self.noise.shape[2])  # best first
-        searches = torch.arange(len(top), device=top.device) % len(self.noise)
-        ranked, drawn = (top + self.noise[searches, place]).topk(count)
-        return _pick(top, drawn), ranked, _pick(places, drawn)
+            top, indices = scores.topk(count)
+            return top, top, indices
+        top, indices = scores.topk(self.noise.shape[2])  # best first: noise belongs to a rank
+        candidates = torch.arange(len(top), device=top.device) % len(self.noise)
+        ranked, drawn = (top + self.noise[candidates, position]).topk(count)
+        return _pick(top, drawn), ranked, _pick(indices, drawn)
 
-    def _finish(self, rows: slice, tokens: Tensor, scores: Tensor, ends: Tensor) -> None:
+    def _finish(self, searches: slice, tokens: Tensor, scores: Tensor, ends: Tensor) -> None:
         """Add the continuations that end, of the first K, to the finished hypotheses, and mark
-        searches as done. ``tokens``: [n, 2K, T]. ``scores``, ``ends``: [n, 2K]."""
+        searches as done. The running beams must be up to date.
+
+        Args:
+            tokens: [n, 2K, T].
+            scores, ends: [n, 2K].
+        """
         beams = self.decode.num_beams
-        length = self.length[rows, None]
+        length = self.length[searches, None]
         power = self.powers[length]
-        excluded = ~ends | self.done[rows, None]
+        excluded = ~ends | self.done[searches, None]
         finished = scores / power + excluded * _MINUS_INFINITY
         finished[:, beams:] += _MINUS_INFINITY  # these may only continue
-        merged = torch.cat([self.best_scores[rows], finished], 1)
+        merged = torch.cat([self.best_scores[searches], finished], 1)
         order = merged.topk(beams)[1]
-        self.best[rows] = _pick(torch.cat([self.best[rows], tokens], 1), order)
-        lengths = torch.cat([self.best_length[rows], length.expand(-1, 2 * beams)], 1)
-        self.best_length[rows] = _pick(lengths, order)
-        self.best_scores[rows] = _pick(merged, order)
+        self.best[searches] = _pick(torch.cat([self.best[searches], tokens], 1), order)
+        lengths = torch.cat([self.best_length[searches], length.expand(-1, 2 * beams)], 1)
+        self.best_length[searches] = _pick(lengths, order)
+        self.best_scores[searches] = _pick(merged, order)
         # no running beam can overtake the worst finished one, judged at the current length
-        cannot_improve = ~(self.scores[rows].amax(1) / power[:, 0] > self.best_scores[rows].amin(1))
-        self.done[rows] |= cannot_improve | (self.length[rows] == self.most)
+        cannot_improve = ~(
+            self.scores[searches].amax(1) / power[:, 0] > self.best_scores[searches].amin(1)
+        )
+        self.done[searches] |= cannot_improve | (self.length[searches] == self.most)
 
-    def _process(self, rows: slice, scores: Tensor, longest: int) -> Tensor:
+    def _process(self, searches: slice, scores: Tensor, longest: int) -> Tensor:
         """Apply the definition's processors in order: no EOS before the minimum length, then the
         repetition penalty, then the bias. ``scores``: [n, K, V] logits (greedy) or
         log-probabilities (beams); modified."""
-        early = self.length[rows] < self.decode.min_new_tokens
+        early = self.length[searches] < self.decode.min_new_tokens
         scores[..., self.eos].masked_fill_(early.unsqueeze(1), -torch.inf)
         penalty = self.decode.repetition_penalty
-        generated = self.tokens[rows, :, :longest]
+        generated = self.tokens[searches, :, :longest]
         if longest and penalty != 1.0:
             before = scores.gather(2, generated)
             penalised = torch.where(before < 0, before * penalty, before / penalty)
             scores = scores.scatter(2, generated, penalised)
-        return scores if self.bias is None else self.bias(scores, generated, self.length[rows])
+        return scores if self.bias is None else self.bias(scores, generated, self.length[searches])
 
 
 def candidate_noise(decode: Decode, candidates: int) -> Tensor:

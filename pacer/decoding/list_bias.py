@@ -26,7 +26,11 @@ class ListBias:
 
     def __call__(self, scores: Tensor, tokens: Tensor, length: Tensor) -> Tensor:
         """Add the bias to the scores [n, K, V] of what follows the first ``length`` [n] of
-        ``tokens`` [n, K, T]."""
+        ``tokens`` [n, K, T].
+
+        Directly after ``<ANCHOR> positive:``, all tokens but those of "none" get it; until the
+        positive list ends, by "none" or a semicolon, those with a comma get it.
+        """
         size = len(self.start)
         longest = tokens.shape[-1]
         if longest < size:
@@ -36,7 +40,7 @@ class ListBias:
         ends = torch.tensor(self.ends, device=tokens.device)
         places = torch.arange(longest, device=tokens.device)
         length = length[:, None]
-        ending = torch.isin(tokens, ends) | torch.isin(tokens, none) & (places == size)
+        ending = torch.isin(tokens, ends) | (torch.isin(tokens, none) & (places == size))
         ended = (ending & (places >= size) & (places < length.unsqueeze(-1))).any(-1)
         listing = (tokens[..., :size] == start).all(-1) & (length >= size) & ~ended
         first = listing & (length == size)

@@ -140,8 +140,9 @@ def decode_records(
         if main:
             empty = sum(not line["report"] for (run, _), line in finished.items() if run == MAIN)
             if empty:
+                why = " (no sentence agreed with the commitment)"
                 _log.info(
-                    f"decode: empty reports (no sentence agreed with the commitment): {empty:,}"
+                    f"decode: empty reports{why if config.commitment == 'read' else ''}: {empty:,}"
                 )
             _collect(finished, runs, final)
             routing = {
@@ -217,15 +218,16 @@ def _decode(
 ) -> dict[Any, dict]:
     """Decode this process's share of the records without a prediction, and append their lines to
     its file; return the lines of all processes."""
-    done = _finished(lines)
+    finished = _finished(lines)
     state.wait_for_everyone()  # no process appends before all have read
     planned = [(name, row) for name, part in runs.items() for row in part.iter_rows(named=True)]
-    todo = [(name, row) for name, row in planned if (name, row["record_id"]) not in done]
+    todo = [(name, row) for name, row in planned if (name, row["record_id"]) not in finished]
     # similar lengths are decoded together, the longest first, because they need the most memory
     todo.sort(key=lambda item: -sum(map(len, generator.prompt_ids(item[1]))))
     mine = todo[state.process_index :: state.num_processes]
+    done = (len(planned) - len(todo)) // state.num_processes  # of what the bar counts, a share
     with (
-        Ticker("decode", len(planned), done=len(planned) - len(todo)) as ticker,
+        Ticker("decode", done + len(mine), done=done, shown=state.is_main_process) as ticker,
         Journal(lines / f"{state.process_index}.jsonl") as journal,
     ):
         for place, result in generator.stream([row for _, row in mine], _READERS):

@@ -28,7 +28,7 @@ _GROUPED = 2
 class Prefix(NamedTuple):
     """The start of a search."""
 
-    #: [P, d], embeddings on the model's device.
+    #: [P, d], embeddings on the model's device, the target's BOS last.
     inputs: Tensor
     #: Tokens that every text begins with, such as those of a given list. They count as generated.
     forced: Sequence[int] = ()
@@ -61,8 +61,9 @@ def search_reports(
     kinds: Collection[str] = (),
 ) -> Iterator[tuple[Label, list[int]]]:
     """Yield the label of each prefix and the tokens of its text: the best one or, with
-    ``agreement``, the one whose report agrees best with its commitment. Among equals the best text
-    is preferred, then the one with the best score. A text without a commitment is taken as it is.
+    ``agreement``, the one whose report agrees best with its commitment, as the model wrote it.
+    Among equals the best text is preferred, then the one with the best score. A text in which no
+    report follows a ``</ANCHOR>`` is taken as it is.
 
     Args:
         text: returns the text of tokens.
@@ -78,21 +79,19 @@ def search_reports(
         for (label, prefix), (best,) in engine(
             ((label, prefix), prefix) for label, prefix in group
         ):
-            forced = prefix.forced or _commitment(best, text, decode.max_new_tokens)
+            forced = prefix.forced or _commitment(best, text)
             if not forced or not any(text_distance(text(best), kinds)):
                 yield label, best
             else:
-                # the best text for a given list is also the candidate without noise
-                known = [] if prefix.forced else [best]
-                disagreeing.append(((label, known), Prefix(prefix.inputs, forced)))
-        for (label, known), candidates in engine(disagreeing, decode.candidates):
-            yield label, min(known + candidates, key=lambda one: text_distance(text(one), kinds))
+                disagreeing.append(((label, best), Prefix(prefix.inputs, forced)))
+        for (label, best), candidates in engine(disagreeing, decode.candidates):
+            yield label, min([best, *candidates], key=lambda one: text_distance(text(one), kinds))
 
 
-def _commitment(tokens: list[int], text: Callable[[Sequence[int]], str], longest: int) -> list[int]:
+def _commitment(tokens: list[int], text: Callable[[Sequence[int]], str]) -> list[int]:
     """Return the tokens up to the end of the commitment; none if the commitment is incomplete, or
-    nothing follows it within the ``longest`` text."""
+    nothing follows it."""
     end = bisect_left(
         range(len(tokens) + 1), True, key=lambda count: CLOSE_ANCHOR in text(tokens[:count])
     )
-    return tokens[:end] if end < min(len(tokens), longest) else []
+    return tokens[:end] if end < len(tokens) else []

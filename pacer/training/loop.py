@@ -59,8 +59,8 @@ def train(
     """Train one phase and return its trained weights (the last, or the best on validation).
 
     A state is saved at the interval ``train.state_interval``, before each validation, and when a
-    signal asks to stop. It may be older than the row and the validation of its update, which a
-    resumed run makes first.
+    signal asks to stop. The state of an update is saved before its row is logged and before its
+    validation, so a resumed run begins with these.
 
     Args:
         model: with the phase's starting weights; only parameters that ``phase.trainable`` accepts
@@ -84,7 +84,7 @@ def train(
     stream = run.stream(run.done)
     updates = phase.schedule.updates
     with stops_deferred(), Ticker(phase.name, updates, done=run.done, shown=main) as ticker:
-        run.validate_and_log(log)
+        run.validate_and_log(log)  # of a resumed run's latest update
         while run.done < updates:
             run.update(stream)
             stopping = run.is_stopping()
@@ -103,9 +103,9 @@ class Means:
     """Values to log by name, each a sum and a count, or a numerator and a denominator [2],
     which are added up over micro-batches, processes and updates.
 
-    The names are the same in every process and update. A micro-batch has one context (unless
-    contexts are mixed), so the values of other contexts may have a count of 0; a mean is over the
-    updates that have the value.
+    Losses are means over micro-batches, gates and depth weights over records, and speeds are per
+    second. The names are the same in every process and update. A micro-batch has one context
+    (unless contexts are mixed), so the values of other contexts may have a count of 0.
     """
 
     pairs: dict[str, Tensor] = field(default_factory=dict)
@@ -163,10 +163,11 @@ class _Run:
         self.optimizer = BlockOptimizer(model, self.parameters, phase)
         #: Updates so far.
         self.done = 0
-        #: How many of several processes had been asked to stop before their last exchange.
+        #: The number of processes that had been asked to stop when they last exchanged their
+        #: gradients. A single process exchanges none, and does not use it.
         self.stop_requests = torch.zeros(())
-        #: Means over the updates since the last logged row.
-        self.means = Means()
+        #: Of the updates since the last logged row.
+        self.since_row = Means()
         #: The updates since the last check.
         self.unchecked: list[Unchecked] = []
         #: Logged rows, each with the number of its update.
@@ -203,7 +204,7 @@ class _Run:
             self.done = state["update"]
             self.history = state["history"]
             self.best = state["best"]
-            self.means = Means(
+            self.since_row = Means(
                 {name: pair.to(self.accelerator.device) for name, pair in state["means"].items()}
             )
         except (OSError, MemoryError):
@@ -225,7 +226,7 @@ class _Run:
             "optimizer": self.optimizer.adamw.state_dict(),
             "update": self.done,
             "history": self.history,
-            "means": self.means.pairs,
+            "means": self.since_row.pairs,
             "best": self.best,
         }
         with atomic_path(scratch / STATE, durable=True) as temporary:
@@ -272,10 +273,10 @@ class _Run:
         divisors = self.accelerator.reduce(copied_to_device(divisors, device), reduction="sum")
 
         # forward, terms and backward, for this process's part of each micro-batch
-        means = Means()
+        of_update = Means()
         totals = []
         # the losses of the parts are added up over processes, so only one process counts them
-        count = torch.full((), float(self.accelerator.is_main_process), device=device)
+        counted_once = torch.full((), float(self.accelerator.is_main_process), device=device)
         for (_, batch), row in zip(micros, divisors, strict=True):
             result = phase.objective(
                 self.model,
@@ -288,14 +289,16 @@ class _Run:
             totals.append(result.total.detach())
             losses = {"loss": totals[-1]}
             losses |= {f"loss_{name}": loss for name, loss in result.parts.items()}
-            means.add({name: torch.stack([loss.float(), count]) for name, loss in losses.items()})
+            of_update.add(
+                {name: torch.stack([loss.float(), counted_once]) for name, loss in losses.items()}
+            )
             # depth weights and gates
-            means.add({name: pair.float() for name, pair in result.means.items()})
+            of_update.add({name: pair.float() for name, pair in result.means.items()})
 
         # one exchange between the processes
         batches = [batch for _, batch in micros]
-        summed = self._sum_over_processes(_counts(batches) | means.pairs)
-        pairs = {name: summed[name].double() for name in means.pairs}
+        summed = self._sum_over_processes(_counts(batches) | of_update.pairs)
+        pairs = {name: summed[name].double() for name in of_update.pairs}
         self.stop_requests = summed["stop_requests"]
         self.active_contexts = {
             context
@@ -308,8 +311,8 @@ class _Run:
         norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         if phase.train.max_grad_norm is not None:
             torch.nn.utils.clip_grads_with_norm_(parameters, phase.train.max_grad_norm, norm)
-        loss, number = pairs["loss"]
-        numbers = torch.stack([loss / number, norm, *totals])
+        loss, micro_batches = pairs["loss"]  # their sum and number
+        numbers = torch.stack([loss / micro_batches, norm, *totals])
         self.unchecked.append(Unchecked(self.done + 1, [rows for rows, _ in micros], numbers))
         if self.accelerator.num_processes > 1:
             self.check_finite()
@@ -325,13 +328,13 @@ class _Run:
         elapsed = time.perf_counter() - started
         ratios = [[summed["tokens"].item(), elapsed], [waited, elapsed]]
         speed, wait = copied_to_device(torch.tensor(ratios, dtype=torch.float64), device)
-        self.means.add(pairs | {"tokens_per_second": speed, "loader_wait": wait})
+        self.since_row.add(pairs | {"tokens_per_second": speed, "loader_wait": wait})
 
     def _start_update(self) -> None:
         """Drop the last gradients, and set the modes of the modules and the seed of dropout."""
         # dropout is for trained modules only; the rest of the model stays in evaluation mode
         self.model.eval()
-        trained_modules = {prefix.split(".")[0] for prefix in self.phase.trains}
+        trained_modules = {prefix.split(".")[0] for prefix in self.phase.trained_prefixes}
         for name, module in self.model.named_children():
             module.train(name in trained_modules)
         seed = self.phase.train.seed
@@ -371,12 +374,14 @@ class _Run:
         return sums
 
     def check_finite(self) -> None:
-        """Wait for the updates since the last check and check their numbers, so that only finite
-        weights are saved, validated or logged.
+        """Wait for the updates since the last check and check their numbers.
 
-        Raises a PacerError if a loss or gradient is not finite. The message names the records of
-        the micro-batches with such a loss, or all records of the update if only the gradient is not
-        finite.
+        Several processes check every update before its step. A single process, which need not wait
+        for its GPU, checks before an update is saved, logged or validated.
+
+        Raises a PacerError if a loss or gradient is not finite. The message names the records whose
+        part of a micro-batch has such a loss, or all records of the update if only the gradient is
+        not finite.
         """
         unchecked = self.unchecked
         self.unchecked = []
@@ -437,13 +442,14 @@ class _Run:
     def validate_and_log(self, log: Log) -> None:
         """Validate and log after the latest update, if that is due and not yet done. The best
         weights are kept if ``train.checkpoint`` is ``best``."""
-        _, last_logged = self.history[-1] if self.history else ({}, 0)
-        if self.done == last_logged or not self._logs:
+        last_logged = self.history[-1][1] if self.history else 0
+        if self.done == last_logged or not self._logs:  # or nothing is done yet
             return
         losses = {}
         if self._validates:
             losses = validate(self.model, self.examples, self.phase, self.accelerator)
             mean = losses.get("validation/mean", math.inf)
+            mean = math.inf if math.isnan(mean) else mean  # no mean is less than NaN
             if self.phase.train.checkpoint == "best" and (
                 self.best is None or mean < self.best["loss"]
             ):
@@ -455,8 +461,8 @@ class _Run:
     def log_row(self) -> dict[str, float]:
         """Return the values to log: means since the last row, and current values of the latest
         update."""
-        row = self.means.values()
-        self.means = Means()
+        row = self.since_row.values()
+        self.since_row = Means()
         update = self.done - 1  # schedules count updates from 0
         row["learning_rate"] = self.phase.learning_rate(update)
         row["rho"] = self.phase.rho(update)  # the probability of the direct route

@@ -49,14 +49,14 @@ def token_terms(
         omega_cons: [n] bool, tokens whose divergence is computed, ``consistent`` in number. It is
             0, at no cost, for the others, and for all tokens without a teacher.
     """
-    logits = LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"])
-    rows = max(1, logits // len(head_weight))
-    groups = [torch.arange(len(hidden), device=hidden.device)]
+    at_once = LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"])
+    size = max(1, at_once // len(head_weight))
+    groups = [torch.arange(len(hidden), device=hidden.device)]  # without and with a teacher
     if teacher is not None and omega_cons is not None:
         # sorted, because the host knows the number of these tokens, but not their places
         by_group = omega_cons.int().argsort(stable=True)
         groups = list(by_group.split([len(hidden) - consistent, consistent]))
-    return _TokenTerms.apply(hidden, head_weight.detach(), targets, teacher, groups, rows)
+    return _TokenTerms.apply(hidden, head_weight.detach(), targets, teacher, groups, size)
 
 
 class _TokenTerms(torch.autograd.Function):
@@ -76,24 +76,26 @@ class _TokenTerms(torch.autograd.Function):
         """Return the terms; at most ``size`` tokens at once, those of the second group beside the
         teacher."""
         n = len(hidden)
+        kinds = 1 if teacher is None else 2  # the likelihood, and the divergence
         terms = hidden.new_zeros(2, n, dtype=torch.promote_types(head.dtype, torch.float32))
-        shape = (len(groups), n, hidden.shape[1])
+        shape = (kinds, n, hidden.shape[1])
         slopes = terms.new_zeros(shape) if ctx.needs_input_grad[0] else None
         # reuse memory between chunks: allocating new pages takes longer than the arithmetic
-        buffers = [terms.new_empty(min(size, n), len(head)) for _ in range(2 * len(groups))]
+        buffers = [terms.new_empty(min(size, n), len(head)) for _ in range(2 * kinds)]
         # the head in the type in which a CPU multiplies (see _logits)
         factor = head if head.is_cuda else head.to(terms.dtype)
-        for group, teacher_states in zip(groups, (None, teacher)):
+        for group, teacher_states in zip(groups, (None, teacher)[: len(groups)], strict=True):
             for rows in group.split(size):
-                logits, p, scale = _softmax(hidden[rows].to(head.dtype), factor, buffers[:2])
+                logits, p, logsumexp = _softmax(hidden[rows].to(head.dtype), factor, buffers[:2])
                 target = targets[rows].unsqueeze(1)
-                terms[0, rows] = (scale - logits.gather(1, target)).squeeze(1)
+                terms[0, rows] = (logsumexp - logits.gather(1, target)).squeeze(1)
                 if teacher_states is not None:
-                    logits_0, p_0, scale_0 = _softmax(
+                    # KL = sum p_0 (log p_0 - log p), with log p = logits - logsumexp
+                    logits_0, p_0, logsumexp_0 = _softmax(
                         teacher_states[rows].to(head.dtype), factor, buffers[2:]
                     )
                     terms[1, rows] = torch.linalg.vecdot(p_0, logits_0.sub_(logits)) - (
-                        scale_0 - scale
+                        logsumexp_0 - logsumexp
                     ).squeeze(1)
                     if slopes is not None:
                         slopes[1, rows] = (torch.sub(p, p_0, out=p_0).to(head.dtype) @ head).to(
@@ -113,7 +115,7 @@ class _TokenTerms(torch.autograd.Function):
         added up."""
         weighted = [
             slope * weight.unsqueeze(1)
-            for slope, weight in zip(ctx.slopes, grad_outputs, strict=False)
+            for slope, weight in zip(ctx.slopes, grad_outputs[: len(ctx.slopes)], strict=True)
         ]
         return sum(weighted[1:], weighted[0]).to(ctx.dtype), None, None, None, None, None
 
@@ -147,10 +149,11 @@ EPSILON = 1e-3
 
 @dataclass(frozen=True)
 class LossWeights:
-    """Weights of the terms of equation (complete-objective), named as in ``params.yaml``, from
-    which ``phase_of`` takes them."""
+    """Weights of equation (complete-objective), named as in ``params.yaml``, from which
+    ``phase_of`` takes them."""
 
-    #: omega on Omega_Q, the commitment's tokens.
+    #: omega on Omega_Q, the commitment's tokens: a weight of tokens in the first term, which
+    #: batches hold.
     lambda_q: float = 1.0
     #: Weight of L_TLW.
     lambda_tlw: float = 0.0
@@ -223,25 +226,25 @@ def _drift(output: Computed) -> Tensor | None:
 #: The terms of equation (complete-objective) by name.
 TERMS = {
     "trajectory": Term(
-        lambda output: output.batch.omega * output.nll,
-        lambda batch: torch.cat([batch.omega, batch.kappa]),
-        lambda losses: 1.0,
+        values=lambda output: output.batch.omega * output.nll,
+        counted=lambda batch: torch.cat([batch.omega, batch.kappa]),
+        weight=lambda losses: 1.0,
     ),
     "emphasis": Term(
-        lambda output: output.batch.s * output.nll,
-        lambda batch: batch.s,
-        lambda losses: losses.lambda_tlw,
+        values=lambda output: output.batch.s * output.nll,
+        counted=lambda batch: batch.s,
+        weight=lambda losses: losses.lambda_tlw,
     ),
     "consistency": Term(
-        lambda output: output.divergence,
-        lambda batch: batch.omega_cons,
-        lambda losses: losses.lambda_cons,
+        values=lambda output: output.divergence,
+        counted=lambda batch: batch.omega_cons,
+        weight=lambda losses: losses.lambda_cons,
         eps=0,
     ),
     "drift": Term(
-        _drift,
-        lambda batch: batch.prefix_length,
-        lambda losses: losses.lambda_drift,
+        values=_drift,
+        counted=lambda batch: batch.prefix_length,
+        weight=lambda losses: losses.lambda_drift,
         eps=0,
     ),
 }
@@ -311,7 +314,8 @@ def objective(
 def compute(
     model: Pacer, batch: TrainingBatch, losses: LossWeights, *, frontal_only: bool = False
 ) -> Computed:
-    """Run the model on a batch, and the frozen parent unless ``lambda_cons`` is 0 or None."""
+    """Run the model on a batch, and the frozen parent if there is a calibrator and ``lambda_cons``
+    is above 0."""
     embedded = model.embed(batch, frontal_only=frontal_only)
     inputs, gate, residual = model.calibrate(embedded, batch)
     teacher = None

@@ -47,7 +47,7 @@ class Phase:
     #: upstream's first stage.
     frontal_only: bool
     #: Prefixes of the trainable parameters' names; in the language model only LoRA is ever trained.
-    trains: tuple[str, ...]
+    trained_prefixes: tuple[str, ...]
     #: Learning rate, batch size and number of updates.
     schedule: Schedule
     losses: LossWeights
@@ -61,7 +61,7 @@ class Phase:
 
     def trainable(self, name: str) -> bool:
         """Whether this phase trains the parameter of this name."""
-        return name.startswith(self.trains) and (
+        return name.startswith(self.trained_prefixes) and (
             not name.startswith("language.") or "lora_" in name
         )
 
@@ -86,18 +86,18 @@ def phase_of(name: str, params: Params) -> Phase:
     if name == "warmup":
         schedule = params.warmup
         contexts = ("sn",)
-        trains = ("router.", "interface.queries", "interface.frontal.")
+        trained_prefixes = ("router.", "interface.queries", "interface.frontal.")
         rho = DirectProbability(1.0, 1.0)
     elif name == "parent":
         schedule = params.parent
         contexts = tuple(c for c in CONTEXTS if c in (schedule.contexts or CONTEXTS))
-        trains = ("router.", "interface.", "language.")
+        trained_prefixes = ("router.", "interface.", "language.")
         rho = fixed or DirectProbability(schedule.rho_start, schedule.rho_end, schedule.rho_updates)
         losses = replace(losses, lambda_q=schedule.lambda_q)
     elif name == "calibrate":
         schedule = params.calibrate
         contexts = CONTEXTS
-        trains = TRAINED[schedule.trains]
+        trained_prefixes = TRAINED[schedule.trains]
         rho = fixed or DirectProbability(schedule.rho, schedule.rho)
         losses = replace(
             losses,
@@ -111,7 +111,7 @@ def phase_of(name: str, params: Params) -> Phase:
         name=name,
         contexts=contexts,
         frontal_only=name == "warmup",
-        trains=trains,
+        trained_prefixes=trained_prefixes,
         schedule=schedule,
         losses=losses,
         rho=rho,

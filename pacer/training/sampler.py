@@ -18,8 +18,8 @@ from pacer.training.examples import Examples, MicroBatch
 from pacer.training.phases import Phase
 from pacer.training.trajectory import RouteSeed
 
-#: Maps rows and their visits, in a micro-batch of this number (counted from the start of the
-#: phase), to token counts. These depend on the number, as rho does, and so the route of a row.
+#: Maps rows and their visits, in the micro-batch of this number (counted from the start of the
+#: phase), to token counts. A row's length depends on its route, this on rho, and rho on the number.
 Lengths = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 
 
@@ -74,7 +74,8 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
 
     Within windows of ``window`` micro-batches (of one context, or of the mix), records are sorted
     by length and cut into batches, whose order is then shuffled. A window of 1 is the plain
-    shuffled order. Lengths are those in the middle of a window, where rho may still change.
+    shuffled order. Where rho changes within a window, records are sorted by the lengths that they
+    would have in the micro-batch in its middle.
     """
     size = order.batch_size
     used = np.zeros(1 + max(numbers.max(initial=0) for numbers in order.rows.values()), np.int32)
@@ -90,12 +91,13 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
             windows = [stream.at(slice(first, first + order.window * size)) for stream in streams]
             batches = len(windows[0].rows) // size
             if order.window > 1:
-                middle = number + batches // 2 * len(windows)
-                last = number + (batches - 1) * len(windows)
                 for place, window in enumerate(windows):
-                    shuffle = np.argsort(rng.permutation(batches))
-                    if last + place >= start:  # else all of them are skipped
-                        windows[place] = _by_length(window, shuffle, lengths, middle + place)
+                    # of this window's micro-batches; those of the others come in between
+                    numbers = number + place + len(windows) * np.arange(batches)
+                    shuffle = rng.permutation(batches)
+                    if numbers[-1] >= start:  # else all of them are skipped
+                        middle = int(numbers[batches // 2])
+                        windows[place] = _by_length(window, shuffle, lengths, middle)
             for batch in range(batches):
                 for window in windows:
                     if number >= start:
@@ -125,10 +127,13 @@ def _occurrence(stream: np.ndarray) -> np.ndarray:
 
 
 def _by_length(window: Visits, shuffle: np.ndarray, lengths: Lengths, number: int) -> Visits:
-    """Sort a window by length, cut it into micro-batches, and put these in the order ``shuffle``;
-    ``number``: of the micro-batch in its middle."""
+    """Sort a window by length, cut it into micro-batches, and move the first of these to the place
+    ``shuffle[0]``, and so on; ``number``: of the micro-batch in its middle."""
     by_length = np.argsort(lengths(window.rows, window.visits, number), kind="stable")
-    return window.at(by_length.reshape(len(shuffle), -1)[shuffle].ravel())
+    batches = by_length.reshape(len(shuffle), -1)
+    shuffled = np.empty_like(batches)
+    shuffled[shuffle] = batches
+    return window.at(shuffled.ravel())
 
 
 class Sampler:

@@ -23,10 +23,11 @@ VALIDATED = ("trajectory", "emphasis")
 def validate(
     model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator
 ) -> dict[str, float]:
-    """Return ``validation/<context>``, which is equation (trajectory-objective) over a whole
-    context, and their mean.
+    """Return ``validation/<context>``, which is equation (trajectory-objective) over the first
+    ``train.validation_records`` records of a context at once, and their mean.
 
-    The route is that of inference: commitment first, unless all reports of the phase are direct.
+    The route is commitment first, as in inference, unless the phase ends with direct reports only
+    (rho = 1).
     """
     model.eval()
     commit = phase.rho(phase.schedule.updates) < 1.0
@@ -42,7 +43,7 @@ def validate(
         size = math.ceil(phase.schedule.batch_size / accelerator.num_processes)
         batches += [(place, by_length[start : start + size]) for start in range(0, len(rows), size)]
     mine = batches[accelerator.process_index :: accelerator.num_processes]
-    supervised = LossWeights(phase.losses.lambda_q, phase.losses.lambda_tlw)
+    supervised = LossWeights(lambda_q=phase.losses.lambda_q, lambda_tlw=phase.losses.lambda_tlw)
 
     def make(item: tuple[int, np.ndarray]) -> TrainingBatch:
         _, rows = item
@@ -53,14 +54,14 @@ def validate(
     sums = torch.zeros(
         len(contexts), len(VALIDATED), 2, dtype=torch.float64, device=accelerator.device
     )
-    for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
+    for (place, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
         divisors = torch.stack([TERMS[name].divisor(batch) for name in VALIDATED])
         batch = batch.to(accelerator.device)
         computed = compute(model, batch, supervised, frontal_only=phase.frontal_only)
         computed = computed._replace(nll=computed.nll.double())
         values = [TERMS[name].values(computed) for name in VALIDATED]
-        sums[context, :, 0] += torch.stack([one.sum() for one in values if one is not None])
-        sums[context, :, 1] += copied_to_device(divisors, accelerator.device)
+        sums[place, :, 0] += torch.stack([one.sum() for one in values if one is not None])
+        sums[place, :, 1] += copied_to_device(divisors, accelerator.device)
     means = []
     for rows in accelerator.reduce(sums, reduction="sum").cpu():
         terms = [

@@ -100,7 +100,7 @@ def train_adapted(
         name=baseline.name,
         contexts=CONTEXTS,
         frontal_only=False,
-        trains=("added.",),
+        trained_prefixes=("added.",),
         schedule=settings,
         losses=LossWeights(settings.lambda_q, params.train.lambda_tlw),
         rho=fixed or DirectProbability(settings.rho, settings.rho),

@@ -385,6 +385,17 @@ def test_the_candidate_that_keeps_the_commitment_is_taken(monkeypatch) -> None:
     assert taken != best and all(new[:1] == old[:1] for new, old in zip(taken, best, strict=True))
 
 
+@pytest.mark.parametrize("beams", [1, 3])
+def test_the_best_text_for_a_given_list_is_taken_among_equals(beams: int, monkeypatch) -> None:
+    """The candidate without noise can differ from it: one beam without candidates is searched by
+    logits, as the definition does."""
+    case, openings = drawn_case(5)
+    case = case._replace(decode=case.decode.model_copy(update={"num_beams": beams}))
+    monkeypatch.setattr(search, "text_distance", lambda text, kinds: (1, 0, 0))
+    best = reports(case, openings, select="score")
+    assert reports(case, openings, select="agreement") == best
+
+
 @pytest.mark.parametrize(
     ("commitment", "report", "apart", "share"), listed_cases(__file__, "reports")
 )
@@ -451,7 +462,6 @@ def test_the_end_of_a_commitment_is_found_in_its_text() -> None:
     def text(tokens: Sequence[int]) -> str:
         return " ".join(names[token] for token in tokens)
 
-    assert search._commitment([0, 1, 2, 3, 4], text, 12) == [0, 1, 2]
-    assert search._commitment([0, 1, 3], text, 12) == []
-    assert search._commitment([0, 1, 2], text, 12) == []
-    assert search._commitment([0, 1, 2, 3, 4], text, 3) == []
+    assert search._commitment([0, 1, 2, 3, 4], text) == [0, 1, 2]
+    assert search._commitment([0, 1, 3], text) == []
+    assert search._commitment([0, 1, 2], text) == []

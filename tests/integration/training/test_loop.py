@@ -131,10 +131,11 @@ def test_no_gradient_is_held_while_the_next_is_made(setting, accelerator) -> Non
     )
 
 
+@pytest.mark.parametrize("first", [3.0, float("nan")])
 def test_best_keeps_the_weights_of_the_lowest_validation_loss(
-    run, monkeypatch: pytest.MonkeyPatch
+    first: float, run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    losses = iter([3.0, 1.0, 2.0])
+    losses = iter([first, 1.0, 2.0])
     seen: list[dict] = []
 
     def validate(model, *arguments) -> dict:
