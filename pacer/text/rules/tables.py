@@ -205,7 +205,10 @@ _FIRST_NUMBER = re.compile("[,:%]")
 
 def _number(token: str) -> str:
     """Return what stands for a number: 0, 1, a low or high share, or any other."""
-    share = float(_FIRST_NUMBER.split(token)[0]) / (100 if token[-1] == "%" else 1)
+    first = _FIRST_NUMBER.split(token)[0]
+    if first.count(".") > 1:  # a date, as in 03.07.2024
+        return "#"
+    share = float(first) / (100 if token[-1] == "%" else 1)
     if share in (0, 1):
         return "01"[int(share)]
     if share > 1:

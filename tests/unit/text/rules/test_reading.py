@@ -76,6 +76,14 @@ def test_words_joined_by_the_cleaner() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "date", ["03.07.2024", "3.7.24", "2024.07.03", "1.2.840.10008", "10.30.45%"]
+)
+def test_numbers_with_several_points(date: str) -> None:
+    for sentence in ("Compared to {}, the effusion is larger.", "Effusion on {}.", "{}: effusion."):
+        assert said(sentence.format(date)) == {"pleural effusion": "positive"}
+
+
 #: What is read of a text, by kind of case.
 READ: dict[str, Callable[[str], Any]] = {
     "orders": lambda text: extract_anchor(text).polarity("pleural effusion"),
