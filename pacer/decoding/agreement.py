@@ -18,7 +18,7 @@ def stated_commitment(report: str, kinds: Collection[str]) -> Anchor:
 
 def agreement(anchor: Anchor | None, report: str) -> float | None:
     """Return the share of a commitment's findings to which the report gives the same polarity; None
-    if it has none."""
+    if it has none. For files of predictions: reports are selected by :func:`text_distance`."""
     if anchor is None:
         return None
     stated = [finding for finding in FINDINGS if anchor.polarity(finding)]

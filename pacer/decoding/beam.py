@@ -65,7 +65,8 @@ class BeamSearch:
             if more and (room >= refill or not search.records):
                 new = list(islice(waiting, room))
                 more = len(new) == room
-                # an admission is of prefixes that all have forced tokens, or none
+                # an admission is of prefixes that all have forced tokens, or none: the first step
+                # fills rows without any with their first token
                 for _, alike in groupby(new, key=lambda pair: bool(pair[1].forced)):
                     yield from search.admit(list(alike))
             if search.records:
@@ -95,7 +96,7 @@ class _Search(Generic[Label]):
             places, engine.decode, engine.eos, device, engine.bias, candidates
         )
         self.tree = TokenTree(
-            places, self.hypotheses.beams, config.num_hidden_layers, heads, device
+            places, self.hypotheses.beams_of_row, config.num_hidden_layers, heads, device
         )
         #: [S], lengths of the prefixes without forced tokens.
         self.prefix = torch.zeros(places, dtype=torch.long, device=device)
@@ -106,7 +107,7 @@ class _Search(Generic[Label]):
         """Add records and generate their first tokens; return the results of those that ended. All
         have forced tokens, or none has."""
         rows = slice(len(self.records), len(self.records) + len(prefixes))
-        forced = self.hypotheses.start(rows, [prefix.forced for _, prefix in prefixes])
+        forced_counts = self.hypotheses.start(rows, [prefix.forced for _, prefix in prefixes])
         inputs = [self._embed(prefix) for _, prefix in prefixes]
         lengths = torch.tensor([len(prefix) for prefix in inputs], device=self.prefix.device)
         # padding is on the right, where no position attends to it
@@ -117,12 +118,12 @@ class _Search(Generic[Label]):
             hidden = self._forward(inputs, positions)
             last = hidden.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, hidden.shape[2]))
             logits = self.language.lm_head(last)
-        self.prefix[rows] = lengths - forced
-        tokens = forced.tolist()
+        self.prefix[rows] = lengths - forced_counts
+        counts = forced_counts.tolist()
         self.records += [
-            _Record(label, count) for (label, _), count in zip(prefixes, tokens, strict=True)
+            _Record(label, count) for (label, _), count in zip(prefixes, counts, strict=True)
         ]
-        parents, ends = self.hypotheses.advance(rows, logits, max(tokens))
+        parents, ends = self.hypotheses.advance(rows, logits, max(counts))
         return self._finish_step(rows, parents, ends)
 
     def step(self) -> list[Found[Label]]:
@@ -132,7 +133,7 @@ class _Search(Generic[Label]):
         longest = max(record.tokens for record in self.records)
         rows = slice(active)
         tokens = self.hypotheses.last(active)
-        positions = self.prefix[rows, None] + self.hypotheses.generated(rows) - 1
+        positions = self.prefix[rows, None] + self.hypotheses.lengths(rows) - 1
         embedded = self.language.get_input_embeddings()(tokens).to(self.type)
         with self.tree.stepping(active) as mask, autocast_to_weights(self.language):
             hidden = self._forward(embedded, positions, mask)

@@ -8,9 +8,9 @@ are the same, so ties are broken the same way. Unlike there, rows have different
 Several candidates of a row are separate searches. The first has no noise. The others draw their
 beams: a step ranks the best continuations by their scores plus noise (Gumbel's, times a
 temperature), so that one beam is a sample at that temperature and several are a search around it.
-Sums and the choice among finished hypotheses use only the scores. The noise depends only on
-candidate, position and rank among the continuations, so a record gets the same candidates in every
-batch.
+Only this ranking has noise; a beam's sum and the score of a finished hypothesis have none. The
+noise depends only on candidate, position and rank among the continuations, so a record gets the
+same candidates in every batch.
 
 Shapes: S rows, n rows of a step, C candidates of a row, K beams of a search, V vocabulary, T
 maximum number of generated tokens, M continuations with noise.
@@ -83,7 +83,7 @@ class Hypotheses:
         self.done = torch.zeros(searches, dtype=torch.bool, device=device)
 
     @property
-    def beams(self) -> int:
+    def beams_of_row(self) -> int:
         """C x K, the beams of a row."""
         return self.candidates * self.decode.num_beams
 
@@ -92,8 +92,8 @@ class Hypotheses:
         return slice((rows.start or 0) * self.candidates, rows.stop * self.candidates)
 
     def start(self, rows: slice, forced: Sequence[Sequence[int]]) -> Tensor:
-        """Begin these rows with their forced tokens, in all rows or in none; return the numbers of
-        these tokens [n]. Only the first beam of a search may continue, because the others would
+        """Begin these rows with their forced tokens, in all rows or in none; return how many each
+        row has [n]. Only the first beam of a search may continue, because the others would
         repeat it."""
         searches = self.searches(rows)
         self.length[searches] = 0
@@ -107,7 +107,7 @@ class Hypotheses:
                 self.tokens[searches] = tokens[0]
                 self.tokens[searches, :, : len(tokens)] = torch.tensor(tokens).to(self.tokens)
                 self.length[searches] = len(tokens)
-        return self.generated(rows)[:, 0]
+        return self.lengths(rows)[:, 0]
 
     def move(self, sources: Tensor, targets: Tensor) -> None:
         """Copy rows ``sources`` over rows ``targets``."""
@@ -123,15 +123,15 @@ class Hypotheses:
             by_row = tensor.unflatten(0, (-1, self.candidates))
             by_row[targets] = by_row[sources]
 
-    def generated(self, rows: slice) -> Tensor:
-        """Return the number of tokens of each beam of these rows [n, C x K]."""
-        lengths = self.length[self.searches(rows)]
-        return lengths.repeat_interleave(self.decode.num_beams).view(-1, self.beams)
+    def lengths(self, rows: slice) -> Tensor:
+        """Return the number of generated tokens of each beam of these rows [n, C x K]."""
+        length = self.length[self.searches(rows)]
+        return length.repeat_interleave(self.decode.num_beams).view(-1, self.beams_of_row)
 
     def last(self, rows: int) -> Tensor:
         """Return the newest token of each beam of the first ``rows`` rows [rows, C x K]."""
-        places = (self.generated(slice(rows)) - 1).view(rows * self.candidates, -1, 1)
-        return self.tokens[: rows * self.candidates].gather(2, places).view(rows, self.beams)
+        places = (self.lengths(slice(rows)) - 1).view(rows * self.candidates, -1, 1)
+        return self.tokens[: rows * self.candidates].gather(2, places).view(rows, self.beams_of_row)
 
     def result(self, row: int) -> list[list[int]]:
         """Return the tokens of an ended row's candidates, EOS included, the best score first."""
@@ -153,12 +153,14 @@ class Hypotheses:
         greedy = self.decode.num_beams == 1 and self.noise is None
         n = len(logits)
         beams = self.decode.num_beams
-        logits = logits.float().expand(-1, self.beams, -1).reshape(n * self.candidates, beams, -1)
+        logits = (
+            logits.float().expand(-1, self.beams_of_row, -1).reshape(n * self.candidates, beams, -1)
+        )
         step = self._greedy if greedy else self._beams
         parents, ended = step(self.searches(rows), logits, longest)
-        first = torch.arange(0, self.beams, beams, device=parents.device)
+        first = torch.arange(0, self.beams_of_row, beams, device=parents.device)
         parents = parents.view(n, self.candidates, beams) + first[:, None]
-        return parents.view(n, self.beams), ended.view(n, self.candidates).all(1)
+        return parents.view(n, self.beams_of_row), ended.view(n, self.candidates).all(1)
 
     def _greedy(self, searches: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         tokens = self._process(searches, logits, longest).argmax(-1)
@@ -174,10 +176,10 @@ class Hypotheses:
     def _beams(self, searches: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         """Take a step with several beams, or with noise.
 
-        Of K beams x V tokens, the best 2K continuations are chosen, best first:
+        Of K beams x V tokens, the best 2K continuations are chosen and ranked, with noise by scores
+        plus noise:
 
-        - The best K of those that go on are the running beams; with noise, the best by scores and
-          noise.
+        - The best K of those that go on are the running beams.
         - Those that end, of the first K, join the finished hypotheses, of which the best K by
           score / tokens ** penalty are kept.
 

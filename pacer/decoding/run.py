@@ -225,7 +225,8 @@ def _decode(
     # similar lengths are decoded together, the longest first, because they need the most memory
     todo.sort(key=lambda item: -sum(map(len, generator.prompt_ids(item[1]))))
     mine = todo[state.process_index :: state.num_processes]
-    done = (len(planned) - len(todo)) // state.num_processes  # of what the bar counts, a share
+    # the bar is of the main process's share of the records; so is what an earlier run has done
+    done = (len(planned) - len(todo)) // state.num_processes
     with (
         Ticker("decode", done + len(mine), done=done, shown=state.is_main_process) as ticker,
         Journal(lines / f"{state.process_index}.jsonl") as journal,
@@ -249,6 +250,7 @@ def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, 
         "gate": result.gate,
         "tokens": result.tokens,
         "findings": None if result.findings is None else result.findings.as_dict(),
+        # of the report that is kept; with `decode.commitment: read`, sentences have been dropped
         "agreement": None if fallback else agreement(anchor, report),
     }
     if result.attributes is not None:

@@ -61,9 +61,10 @@ def search_reports(
     kinds: Collection[str] = (),
 ) -> Iterator[tuple[Label, list[int]]]:
     """Yield the label of each prefix and the tokens of its text: the best one or, with
-    ``agreement``, the one whose report agrees best with its commitment, as the model wrote it.
-    Among equals the best text is preferred, then the one with the best score. A text in which no
-    report follows a ``</ANCHOR>`` is taken as it is.
+    ``agreement``, the one with the least :func:`~pacer.decoding.agreement.text_distance` of its
+    report from its commitment, before any sentence is dropped. Among equals the best text is
+    preferred, then the one with the best score. A text that ends in its commitment, or before, is
+    taken as it is.
 
     Args:
         text: returns the text of tokens.
@@ -75,7 +76,8 @@ def search_reports(
         return
     waiting = iter(prefixes)
     while group := list(islice(waiting, _GROUPED * decode.batch_size)):
-        disagreeing = []
+        best_texts = {}
+        rivals = []
         for (label, prefix), (best,) in engine(
             ((label, prefix), prefix) for label, prefix in group
         ):
@@ -83,8 +85,10 @@ def search_reports(
             if not forced or not any(text_distance(text(best), kinds)):
                 yield label, best
             else:
-                disagreeing.append(((label, best), Prefix(prefix.inputs, forced)))
-        for (label, best), candidates in engine(disagreeing, decode.candidates):
+                best_texts[len(rivals)] = label, best
+                rivals.append((len(rivals), Prefix(prefix.inputs, forced)))
+        for number, candidates in engine(rivals, decode.candidates):
+            label, best = best_texts[number]
             yield label, min([best, *candidates], key=lambda one: text_distance(text(one), kinds))
 
 

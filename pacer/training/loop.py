@@ -1,7 +1,8 @@
 """The training loop, the same for all phases.
 
-Every random draw is a function of the seed, the phase, the record and how often it was drawn
-before; for dropout, of the seed, the phase, the update and the process. So a run that is stopped
+Every random draw is a function of the seed, the phase and, for the order of records, the epoch; for
+the route of a record, the record and how often it was drawn before; for dropout, the update and the
+process. So a run that is stopped
 and resumed gives the same result as an uninterrupted one.
 """
 
@@ -59,8 +60,8 @@ def train(
     """Train one phase and return its trained weights (the last, or the best on validation).
 
     A state is saved at the interval ``train.state_interval``, before each validation, and when a
-    signal asks to stop. The state of an update is saved before its row is logged and before its
-    validation, so a resumed run begins with these.
+    signal asks to stop. A state is saved before the row and the validation of its update, so a
+    resumed run begins with these.
 
     Args:
         model: with the phase's starting weights; only parameters that ``phase.trainable`` accepts
@@ -103,9 +104,10 @@ class Means:
     """Values to log by name, each a sum and a count, or a numerator and a denominator [2],
     which are added up over micro-batches, processes and updates.
 
-    Losses are means over micro-batches, gates and depth weights over records, and speeds are per
-    second. The names are the same in every process and update. A micro-batch has one context
-    (unless contexts are mixed), so the values of other contexts may have a count of 0.
+    Losses are means over micro-batches, gates and depth weights over records; tokens are per
+    second, and the wait for the loader is a share of the time. The names are the same in every
+    process and update. A micro-batch has one context (unless contexts are mixed), so the values of
+    other contexts may have a count of 0.
     """
 
     pairs: dict[str, Tensor] = field(default_factory=dict)
@@ -275,7 +277,7 @@ class _Run:
         # forward, terms and backward, for this process's part of each micro-batch
         of_update = Means()
         totals = []
-        # the losses of the parts are added up over processes, so only one process counts them
+        # every process adds its part's losses, but only one adds to the number of micro-batches
         counted_once = torch.full((), float(self.accelerator.is_main_process), device=device)
         for (_, batch), row in zip(micros, divisors, strict=True):
             result = phase.objective(
@@ -321,7 +323,7 @@ class _Run:
         self._check_all_got_gradients()
         self.done += 1
 
-        # the values of this update
+        # the values of this update, which is now the latest
         pairs["gradient_norm"] = torch.stack([norm, torch.ones_like(norm)]).double()
         if self._logs:
             self.check_finite()  # waits for a GPU, so that its time is counted

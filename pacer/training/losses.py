@@ -51,12 +51,13 @@ def token_terms(
     """
     at_once = LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"])
     size = max(1, at_once // len(head_weight))
-    groups = [torch.arange(len(hidden), device=hidden.device)]  # without and with a teacher
+    groups = [(torch.arange(len(hidden), device=hidden.device), None)]
     if teacher is not None and omega_cons is not None:
         # sorted, because the host knows the number of these tokens, but not their places
         by_group = omega_cons.int().argsort(stable=True)
-        groups = list(by_group.split([len(hidden) - consistent, consistent]))
-    return _TokenTerms.apply(hidden, head_weight.detach(), targets, teacher, groups, size)
+        others, compared = by_group.split([len(hidden) - consistent, consistent])
+        groups = [(others, None), (compared, teacher)]
+    return _TokenTerms.apply(hidden, head_weight.detach(), targets, groups, size)
 
 
 class _TokenTerms(torch.autograd.Function):
@@ -69,14 +70,13 @@ class _TokenTerms(torch.autograd.Function):
         hidden: Tensor,
         head: Tensor,
         targets: Tensor,
-        teacher: Tensor | None,
-        groups: list[Tensor],
+        groups: list[tuple[Tensor, Tensor | None]],
         size: int,
     ) -> tuple[Tensor, Tensor]:
-        """Return the terms; at most ``size`` tokens at once, those of the second group beside the
-        teacher."""
+        """Return the terms; ``groups``: places of tokens, and the teacher with which they are
+        compared, if any. At most ``size`` tokens are computed at once."""
         n = len(hidden)
-        kinds = 1 if teacher is None else 2  # the likelihood, and the divergence
+        kinds = len(groups)  # without a teacher only the likelihood, with one the divergence, too
         terms = hidden.new_zeros(2, n, dtype=torch.promote_types(head.dtype, torch.float32))
         shape = (kinds, n, hidden.shape[1])
         slopes = terms.new_zeros(shape) if ctx.needs_input_grad[0] else None
@@ -84,15 +84,15 @@ class _TokenTerms(torch.autograd.Function):
         buffers = [terms.new_empty(min(size, n), len(head)) for _ in range(2 * kinds)]
         # the head in the type in which a CPU multiplies (see _logits)
         factor = head if head.is_cuda else head.to(terms.dtype)
-        for group, teacher_states in zip(groups, (None, teacher)[: len(groups)], strict=True):
+        for group, teacher in groups:
             for rows in group.split(size):
                 logits, p, logsumexp = _softmax(hidden[rows].to(head.dtype), factor, buffers[:2])
                 target = targets[rows].unsqueeze(1)
                 terms[0, rows] = (logsumexp - logits.gather(1, target)).squeeze(1)
-                if teacher_states is not None:
+                if teacher is not None:
                     # KL = sum p_0 (log p_0 - log p), with log p = logits - logsumexp
                     logits_0, p_0, logsumexp_0 = _softmax(
-                        teacher_states[rows].to(head.dtype), factor, buffers[2:]
+                        teacher[rows].to(head.dtype), factor, buffers[2:]
                     )
                     terms[1, rows] = torch.linalg.vecdot(p_0, logits_0.sub_(logits)) - (
                         logsumexp_0 - logsumexp
@@ -117,7 +117,7 @@ class _TokenTerms(torch.autograd.Function):
             slope * weight.unsqueeze(1)
             for slope, weight in zip(ctx.slopes, grad_outputs[: len(ctx.slopes)], strict=True)
         ]
-        return sum(weighted[1:], weighted[0]).to(ctx.dtype), None, None, None, None, None
+        return sum(weighted[1:], weighted[0]).to(ctx.dtype), None, None, None, None
 
 
 def _softmax(hidden: Tensor, head: Tensor, buffers: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
@@ -152,8 +152,7 @@ class LossWeights:
     """Weights of equation (complete-objective), named as in ``params.yaml``, from which
     ``phase_of`` takes them."""
 
-    #: omega on Omega_Q, the commitment's tokens: a weight of tokens in the first term, which
-    #: batches hold.
+    #: omega on Omega_Q, the commitment's tokens. Not read here: batches are built with it.
     lambda_q: float = 1.0
     #: Weight of L_TLW.
     lambda_tlw: float = 0.0
@@ -195,7 +194,8 @@ class Computed(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A term of the objective: its weight times ``sum(values) / (sum(counted) + eps)``.
+    """A term of the objective: its weight times the :func:`ratio` of the sums of ``values`` and of
+    ``counted``.
 
     The sum of ``counted`` is over the whole micro-batch, that of ``values`` over a process's share
     of it. So each value must depend on its own sample only, or the shares would not add up to the
@@ -263,7 +263,7 @@ class Objective(NamedTuple):
 
     Attributes:
         total: to be differentiated.
-        parts: shares of the named losses, without gradient.
+        parts: shares of the named losses, not weighted, without gradient.
         means: other values to log, each as a sum and a count [2] float32, without gradient.
         nll: [n] of the predicted tokens, for further terms.
     """
@@ -335,9 +335,9 @@ def compute(
 
 
 def _depth_weights(embedded: Embedded) -> dict[str, Tensor]:
-    """Return ``depth_weight/<k>``, the mean weight of depth k over the frontal patches, and
-    ``depth_favourite/<k>``, the share of patches in which depth k has the largest weight; each as
-    sum and count."""
+    """Return ``depth_weight/<k>``, the mean weight of the depth number k (from 0) over the frontal
+    patches, and ``depth_favourite/<k>``, the share of patches in which it has the largest weight;
+    each as sum and count."""
     weights = embedded.depth_weights["frontal"].detach()
     count = weights.new_full((), len(weights))
     favourite = weights.argmax(-1)

@@ -28,7 +28,7 @@ class Order:
     """The inputs that determine the order of training."""
 
     #: Row numbers of the training records per context, in the order of the rounds; empty contexts
-    #: are skipped. A row number that appears k times is drawn k times per epoch.
+    #: are skipped. A row number that appears k times is drawn k times as often as others.
     rows: Mapping[str, np.ndarray]
     #: Records in a micro-batch.
     batch_size: int
@@ -47,7 +47,8 @@ class Order:
 
     @property
     def micro_batches_per_epoch(self) -> int:
-        """Micro-batches in an epoch, which covers the largest context once."""
+        """Micro-batches in an epoch, which covers the largest context once. The last micro-batch of
+        a context is filled up with repeats."""
         return self.rounds * sum(len(numbers) > 0 for numbers in self.rows.values())
 
 
@@ -93,10 +94,10 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
             if order.window > 1:
                 for place, window in enumerate(windows):
                     # of this window's micro-batches; those of the others come in between
-                    numbers = number + place + len(windows) * np.arange(batches)
+                    micro_numbers = number + place + len(windows) * np.arange(batches)
                     shuffle = rng.permutation(batches)
-                    if numbers[-1] >= start:  # else all of them are skipped
-                        middle = int(numbers[batches // 2])
+                    if micro_numbers[-1] >= start:  # else all of them are skipped
+                        middle = int(micro_numbers[batches // 2])
                         windows[place] = _by_length(window, shuffle, lengths, middle)
             for batch in range(batches):
                 for window in windows:

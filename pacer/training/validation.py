@@ -43,7 +43,7 @@ def validate(
         size = math.ceil(phase.schedule.batch_size / accelerator.num_processes)
         batches += [(place, by_length[start : start + size]) for start in range(0, len(rows), size)]
     mine = batches[accelerator.process_index :: accelerator.num_processes]
-    supervised = LossWeights(lambda_q=phase.losses.lambda_q, lambda_tlw=phase.losses.lambda_tlw)
+    supervised = LossWeights(lambda_tlw=phase.losses.lambda_tlw)
 
     def make(item: tuple[int, np.ndarray]) -> TrainingBatch:
         _, rows = item
