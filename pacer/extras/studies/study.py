@@ -1,24 +1,20 @@
 """Definition of a table of experiments: a YAML file of rows, replicates, columns, and the published
-table to compare with.
-
-Also these tables, the paper's own numbers.
-"""
+table to compare with."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
 from pacer.config import Strict, read_params
 from pacer.config.params import names_in
-from pacer.config.strict import read_mapping
 from pacer.core.errors import ConfigError
+from pacer.core.io import yaml_beside
 
-PUBLISHED = Path(__file__).with_name("published.yaml")
 #: Prefix of keys for the baselines' own parameters, as with `dvc exp run -S`; other keys are
 #: PACER's.
 BASELINE_KEY = "baselines/params.yaml:"
@@ -92,11 +88,6 @@ class Study(Strict):
         [(name, number)] = names.most_common(1)
         if number > 1:
             raise ValueError(f"rows: {name!r} is the name of several rows; rename all but one")
-        if self.layout == "contexts" and any(row.group for row in self.rows):
-            raise ValueError(
-                "layout = 'contexts' already groups the rows by context; remove `group` from the "
-                "rows"
-            )
         for name in chain(*self.tested()):
             if name not in names:
                 raise ValueError(f"`against` or `compared`: no row is named {name!r}")
@@ -140,44 +131,7 @@ def load_study(folder: Path, name: str) -> Study:
     return read_params(path, Study).model_copy(update={"name": name})
 
 
-class PublishedBlock(Strict):
-    """Rows that the paper prints and ranks together, each the values as printed, in the order of
-    the table's metrics. ``context``: of the values, or ``mean``. ``marked``: whether the best and
-    second best are."""
-
-    name: str
-    context: str
-    marked: bool
-    protocol: str = ""
-    rows: Mapping[str, str]
-
-
-class PublishedTable(Strict):
-    """One table, at ``where`` in the paper. ``provenance``: the source of each system's row.
-    ``target``, ``records``: what was scored, and the number of records per context (empty: the
-    paper does not say). ``decoding``: how PACER's reports were decoded (empty likewise)."""
-
-    where: str
-    title: str
-    target: str
-    records: Mapping[str, int]
-    decoding: Mapping[str, float]
-    protocol: str
-    metrics: list[str]
-    provenance: Mapping[str, str]
-    blocks: list[PublishedBlock]
-
-    def rows(self, block: PublishedBlock, metrics: Iterable[str]) -> list[tuple[str, ...]]:
-        """Return the rows of a block with these metrics, as printed, but without marks."""
-        rows = []
-        for system, row in block.rows.items():
-            values = dict(zip(self.metrics, row.split(), strict=True))
-            rows.append((system, *(values.get(metric, "–").strip("*_") for metric in metrics)))
-        return rows
-
-
 @cache
-def load_published() -> Mapping[str, PublishedTable]:
-    """Load all tables of ``pacer/extras/studies/published.yaml``, by name."""
-    tables = read_mapping(PUBLISHED)["tables"]
-    return {name: PublishedTable.model_validate(table) for name, table in tables.items()}
+def load_published() -> Mapping[str, Any]:
+    """Load the paper's own tables, ``published.yaml``, by name."""
+    return yaml_beside(__file__, "published.yaml")["tables"]
