@@ -77,7 +77,7 @@ def plan(study: Study, repository: Repository) -> list[Run]:
         for row in study.rows:
             origin = f"study {study.name}, row {row.name}"
             needed = [_place(in_use, key, origin) for key in row.needs]
-            if row.files is not None or any(group[key] is None for group, key in needed):
+            if any(group[key] is None for group, key in needed):
                 continue
             values = copy.deepcopy(in_use if row.target else {PARAMS: in_use[PARAMS]})
             overrides = study.overrides(row, replicate)

@@ -26,25 +26,15 @@ NonEmpty = Annotated[str, Field(min_length=1)]
 
 
 class StudyRow(Strict):
-    """One system: parameters that differ from ``params.yaml``, or a folder written by ``pacer
-    score``. ``target``: the stage of ``baselines/stages.yaml`` that scores a baseline. ``needs``:
-    parameters that must be set to make the row."""
+    """One system: parameters that differ from ``params.yaml``. ``target``: the stage of
+    ``baselines/stages.yaml`` that scores a baseline. ``needs``: parameters that must be set to make
+    the row."""
 
     name: NonEmpty
     group: str = ""
     target: NonEmpty | None = None
     set: Overrides = Field(default_factory=dict)
     needs: list[NonEmpty] = Field(default_factory=list)
-    files: NonEmpty | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        if self.files is not None and (self.set or self.target is not None or self.needs):
-            raise ValueError(
-                "a row takes either `files` (existing scores), or `set`, `target` and `needs` (a "
-                "run)"
-            )
-        return self
 
 
 class Study(Strict):
@@ -55,7 +45,7 @@ class Study(Strict):
     ``replicates``: each row is run with each of these (seeds of the training, or of a generated
     corpus and its models). ``published``: the table of ``published.yaml`` to compare with.
     ``against``: the row that the other rows are tested against. ``compared``: additional pairs of
-    rows; the first is tested against the second. ``notes``: additional notes below the table.
+    rows; the first is tested against the second.
     """
 
     name: str = ""
@@ -69,7 +59,6 @@ class Study(Strict):
     compared: list[Annotated[list[NonEmpty], Field(min_length=2, max_length=2)]] = Field(
         default_factory=list
     )
-    notes: list[NonEmpty] = Field(default_factory=list)
     rows: list[StudyRow] = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -19,7 +19,7 @@ from pacer.extras.studies.repository import Repository
 from pacer.extras.studies.run import finished, kept_files, plan
 from pacer.extras.studies.study import Study, load_published
 from pacer.metrics.cases import MEAN
-from pacer.metrics.result import SCORES_FILE, read_scores
+from pacer.metrics.result import read_scores
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import Signature
 from pacer.reporting.score_tables import caution, context_mean, contexts_in
@@ -45,11 +45,10 @@ REPLICATES_NOTE = (
 
 class ScoredRun(NamedTuple):
     """A finished run: the names of its row and replicate, the folder of its cases, its scores and
-    signature, and whether it was made with the code and parameters of now. Scores of other outputs
-    have no replicate; they are compared with every replicate."""
+    signature, and whether it was made with the code and parameters of now."""
 
     row: str
-    replicate: str | None
+    replicate: str
     folder: Path
     scores: Mapping[str, Any]
     signature: Signature
@@ -70,17 +69,12 @@ class ScoredRun(NamedTuple):
 
 
 def collect(study: Study, repository: Repository) -> list[ScoredRun]:
-    """Return the finished runs of a table, and the folders of its ``files`` rows; raises a
-    DataError if contexts differ."""
+    """Return the finished runs of a table; raises a DataError if their contexts differ."""
     runs = []
     for found in finished(plan(study, repository), repository):
         run, folder = found.run, kept_files(repository, found)
         is_current = found.name == run.name
         runs.append(ScoredRun(run.row, run.replicate, folder, *read_scores(folder), is_current))
-    for row in study.rows:
-        folder = repository.root / (row.files or "")
-        if row.files is not None and (folder / SCORES_FILE).is_file():
-            runs.append(ScoredRun(row.name, None, folder, *read_scores(folder)))
     contexts = {", ".join(contexts_in(run.scores)): run.row for run in runs}
     if len(contexts) > 1:
         scored = "; ".join(f"{name} in {names}" for names, name in contexts.items())
@@ -96,7 +90,7 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun]) -> tuple[RowDifference
     them."""
     found: RowDifferences = {metric: {} for metric in study.metrics}
     notes = dict[str, None]()
-    known = {(run.row, run.replicate or label): run for run in runs for label in study.labels}
+    known = {(run.row, run.replicate): run for run in runs}
     for name, base in study.tested():
         pairs = [
             (known[base, label], known[name, label])
@@ -168,7 +162,7 @@ def _scores(study: Study, runs: Sequence[ScoredRun], notes: Sequence[str]) -> Ta
             names = [row.name for row in study.rows if row.group == group]
             lines += [(name, *_cells(study, runs, name, context)) for name in names]
     heads = ("Model", *(score_of(metric).column for metric in study.metrics))
-    notes = [*_notes(study, runs), *study.notes, *notes]
+    notes = [*_notes(study, runs), *notes]
     return Table(heads, tuple(lines), study.title, headings=headings, notes=tuple(notes))
 
 
@@ -236,23 +230,15 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
         varied = ", ".join(study.replicates[0])
         notes.append(f"Mean ± sample standard deviation over {varied} {', '.join(study.labels)}.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
-    for label in study.labels:
-        beside = [run.protocol for run in runs if run.replicate in (label, None)]
-        if any(protocol != beside[0] for protocol in beside):
-            notes.append(
-                "Not all rows were scored alike (labeller, convention, target, cleaning or records "
-                "differ)."
-            )
-            break
+    protocols = {run.replicate: run.protocol for run in runs}
+    if any(run.protocol != protocols[run.replicate] for run in runs):
+        notes.append(
+            "Not all rows were scored alike (labeller, convention, target, cleaning or records "
+            "differ)."
+        )
     done = {(run.row, run.replicate) for run in runs}
     for row in study.rows:
-        missing = [label for label in study.labels if (row.name, label) not in done]
-        if row.files is not None:
-            if (row.name, None) not in done:
-                notes.append(
-                    f"{row.name}: {row.files} has no scores; run `pacer score --out {row.files}`."
-                )
-        elif missing:
+        if missing := [label for label in study.labels if (row.name, label) not in done]:
             needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""
             notes.append(f"{row.name}: not run yet with {', '.join(missing)}{needs}.")
     return notes

@@ -15,7 +15,8 @@ from pacer.core.io import write_json
 from pacer.display.tables import Table
 from pacer.extras.studies import table as tables
 from pacer.extras.studies.repository import Repository
-from pacer.extras.studies.study import Study, StudyRow, load_published
+from pacer.extras.studies.run import Finished, plan
+from pacer.extras.studies.study import Study, StudyRow, load_published, load_study
 from pacer.extras.studies.table import (
     ScoredRun,
     build_tables,
@@ -53,12 +54,13 @@ def study(
 
 def scored(
     row: str,
-    replicate: int | None,
+    replicate: int,
     contexts: dict,
     signature: dict = SIGNATURE,
 ) -> ScoredRun:
-    label = None if replicate is None else str(replicate)
-    return ScoredRun(row, label, Path(f"{row}-{label}"), contexts, Signature.of(signature))
+    return ScoredRun(
+        row, str(replicate), Path(f"{row}-{replicate}"), contexts, Signature.of(signature)
+    )
 
 
 def runs_of(case: dict, rows: Sequence[StudyRow]) -> list[ScoredRun]:
@@ -151,15 +153,6 @@ def test_only_runs_that_were_scored_alike_stand_beside_the_published_rows(
         assert captions(*runs) == ["Mine"]
 
 
-def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
-    rows = [{"name": "theirs", "files": "theirs"}]
-    theirs = on_mimic("theirs")._replace(replicate=None)
-    settings = study(rows=rows, metrics=["f1"], published="components")
-    assert len(build_tables(settings, [theirs])) == 2
-    fewer = on_mimic("theirs", n=COUNTS | {"sn": 2000})._replace(replicate=None)
-    assert len(build_tables(settings, [fewer])) == 1
-
-
 @pytest.mark.parametrize("part", listed_cases(__file__, "differently"))
 def test_rows_that_were_scored_differently_are_told(part: dict) -> None:
     signature = SIGNATURE | {
@@ -171,10 +164,8 @@ def test_rows_that_were_scored_differently_are_told(part: dict) -> None:
             scored("one", 1, {"sn": {"f1": 0.5, "n": 8}}, signature),
             scored("two", 1, {"sn": {"f1": 0.5, "n": n}}, signature | changed),
         ]
-        for replicates in (("1", "1"), ("1", None), (None, None)):
-            of_rows = [run._replace(replicate=one) for run, one in zip(runs, replicates)]
-            [table] = build_tables(study(), of_rows)
-            assert any("rows were scored alike" in note for note in table.notes) is bool(changed)
+        [table] = build_tables(study(), runs)
+        assert any("rows were scored alike" in note for note in table.notes) is bool(changed)
 
 
 def test_a_row_that_cannot_be_compared_leaves_the_table_whole(
@@ -191,25 +182,20 @@ def test_a_row_that_cannot_be_compared_leaves_the_table_whole(
     assert "one was not tested against two: record sn-1 has another reference." in table.notes
 
 
-def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None:
-    rows = [
-        {"name": "ours"},
-        {"name": "theirs", "files": "data/external/theirs"},
-        {"name": "absent", "files": "data/external/absent"},
-    ]
-    settings = study(rows=rows, metrics=["f1"], notes=["No row here for Base: nobody has it."])
-    write_json(tiny.folder / "data/external/theirs/scores.json", {"sn": {"f1": 0.25}})
-    write_json(tiny.folder / "data/external/theirs/signature.json", SIGNATURE)
-    [table] = build_tables(settings, collect(settings, Repository(tiny.folder)))
-    assert blocks(table) == [("", {"ours": ["–"], "theirs": ["0.250"], "absent": ["–"]})]
-    assert table.notes[-3:] == (
-        "ours: not run yet with 1.",
-        "absent: data/external/absent has no scores; run `pacer score --out data/external/absent`.",
-        "No row here for Base: nobody has it.",
-    )
-    write_json(tiny.folder / "data/external/absent/scores.json", {"mw": {"f1": 0.25}})
-    write_json(tiny.folder / "data/external/absent/signature.json", SIGNATURE)
-    with pytest.raises(DataError, match="the same contexts"):
+def test_rows_with_other_contexts_make_no_table(
+    tiny: TinyRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = plan(load_study(tiny.folder / "studies", "tiny"), Repository(tiny.folder))[:2]
+    for run, context in zip(runs, ("sn", "mw"), strict=True):
+        write_json(tiny.folder / run.name / "scores.json", {context: {"f1": 0.25}})
+        write_json(tiny.folder / run.name / "signature.json", SIGNATURE)
+    found = [Finished(run, run.name, "") for run in runs]
+    monkeypatch.setattr(tables, "finished", lambda runs, repository: found)
+    monkeypatch.setattr(tables, "kept_files", lambda _, one: tiny.folder / one.name)
+    settings = load_study(tiny.folder / "studies", "tiny")
+    with pytest.raises(
+        DataError, match="the same contexts, but these differ: no gate in sn; direct"
+    ):
         collect(settings, Repository(tiny.folder))
 
 
