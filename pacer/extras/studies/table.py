@@ -54,19 +54,6 @@ class ScoredRun(NamedTuple):
     signature: Signature
     is_current: bool = True
 
-    @property
-    def protocol(self) -> dict[str, Any]:
-        """What must be equal in rows that are compared; in part, also with published rows."""
-        language = self.signature.language
-        names = ("target", "cleaner", "unseen_comparisons")
-        return {
-            "n": {context: self.scores[context].get("n") for context in contexts_in(self.scores)},
-            "labeller": self.signature.labeller.get("files"),
-            "convention": self.signature.convention,
-            "records": self.signature.data.get("records"),
-            **{name: language.get(name) for name in names},
-        }
-
 
 def collect(study: Study, repository: Repository) -> list[ScoredRun]:
     """Return the finished runs of a table; raises a DataError if their contexts differ."""
@@ -100,7 +87,7 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun]) -> tuple[RowDifference
         if not pairs:
             continue
         tested = dict[str, Difference]()
-        if len({first.protocol["records"] for first, _ in pairs}) == 1:
+        if len({first.signature.data.get("records") for first, _ in pairs}) == 1:
             notes[PATIENTS_NOTE] = None
             try:
                 tested = compare_repeats([(a.folder, b.folder) for a, b in pairs])
@@ -196,8 +183,14 @@ def _differences(study: Study, differences: RowDifferences) -> list[Table]:
 def is_scored_like(run: ScoredRun, published: Mapping[str, Any]) -> bool:
     """Return whether a run was scored as a published table was: by CheXbert, with the same cleaning
     and sections of the reference, on as many records of each context if the paper gives these."""
-    is_chexbert = run.signature.standin_labeller is False
-    return is_chexbert and published["scored"].items() <= run.protocol.items()
+    signature, records = run.signature, published["records"]
+    counts = {context: run.scores[context].get("n") for context in contexts_in(run.scores)}
+    return (
+        signature.standin_labeller is False
+        and signature.convention == "llm-rg4"
+        and published["language"].items() <= signature.language.items()
+        and records in ({}, counts)
+    )
 
 
 def published_table(published: Mapping[str, Any]) -> Table:
@@ -230,12 +223,6 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
         varied = ", ".join(study.replicates[0])
         notes.append(f"Mean ± sample standard deviation over {varied} {', '.join(study.labels)}.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
-    protocols = {run.replicate: run.protocol for run in runs}
-    if any(run.protocol != protocols[run.replicate] for run in runs):
-        notes.append(
-            "Not all rows were scored alike (labeller, convention, target, cleaning or records "
-            "differ)."
-        )
     done = {(run.row, run.replicate) for run in runs}
     for row in study.rows:
         if missing := [label for label in study.labels if (row.name, label) not in done]:

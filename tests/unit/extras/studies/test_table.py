@@ -153,21 +153,6 @@ def test_only_runs_that_were_scored_alike_stand_beside_the_published_rows(
         assert captions(*runs) == ["Mine"]
 
 
-@pytest.mark.parametrize("part", listed_cases(__file__, "differently"))
-def test_rows_that_were_scored_differently_are_told(part: dict) -> None:
-    signature = SIGNATURE | {
-        "data": {"records": "a", "predictions/sn": "x"},
-    }
-    for changed in (part, {}):
-        n = changed.get("n", 8)
-        runs = [
-            scored("one", 1, {"sn": {"f1": 0.5, "n": 8}}, signature),
-            scored("two", 1, {"sn": {"f1": 0.5, "n": n}}, signature | changed),
-        ]
-        [table] = build_tables(study(), runs)
-        assert any("rows were scored alike" in note for note in table.notes) is bool(changed)
-
-
 def test_a_row_that_cannot_be_compared_leaves_the_table_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
