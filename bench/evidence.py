@@ -110,7 +110,7 @@ def stored(name: str) -> dict[str, Any]:
             values[MEAN, TRUTH] = truth["mean_f1"]
         for (context, key), value in values.items():
             if value is not None:
-                rows[run.row][context][key][run.replicate or ""] = round(value, 6)
+                rows[run.row][context][key][run.replicate] = round(value, 6)
     differences = [
         {"label": label, "metric": metric, **asdict(one)}
         | {"over": "replicates" if one.first is None else "patients"}

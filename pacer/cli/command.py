@@ -8,7 +8,6 @@ run lacks.
 import configparser
 import platform
 import runpy
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -30,7 +29,7 @@ from pacer.config.outputs import check_folders
 from pacer.config.params import CONFIGS, load_profile, names_in, profile_text
 from pacer.core.errors import ConfigError, DataError, PacerError, run_cleanly
 from pacer.core.io import write_text
-from pacer.core.machine import core_count, prepare_environment
+from pacer.core.machine import prepare_environment
 from pacer.core.messages import printed_messages
 from pacer.display.terminal import PARAMS, console, echo, output_path
 from pacer.extras.commands import COMMANDS, GROUPS
@@ -88,14 +87,11 @@ def diagnose(params: Params) -> Iterator[Finding]:
     yield Finding("Python", "ok", platform.python_version())
     yield from _environment(Path(__file__).parents[2])
     yield from (_look(name, partial(version, name)) for name in PACKAGES)
-    yield Finding("CPU cores", "ok", str(core_count()))
     yield _gpus()
-    yield _disk(params)
     yield _look("Outputs", lambda: check_folders(Path()) or "in the repository")
     yield from _corpus(params)
     yield from models(params)
     yield _labels(params)
-    yield _run()
 
 
 def models(params: Params) -> list[Finding]:
@@ -158,20 +154,6 @@ def _gpus() -> Finding:
     )
 
 
-def _disk(params: Params) -> Finding:
-    """Return the free disk space, and the size of the features of an image with a real encoder; the
-    number of images is not known yet."""
-    free = f"{decimal(shutil.disk_usage('.').free)} free"
-    if params.backbones.vision.provider in ("bundled", "standin"):
-        return Finding("Disk", "ok", free)
-    size = {"states": "6.3 MB", "pixels": "0.27 MB"}[params.features.mode]
-    return Finding(
-        "Disk",
-        "note",
-        f"{free}; features take {size} an image with RAD-DINO (docs/data.md has the rest)",
-    )
-
-
 def _corpus(params: Params) -> list[Finding]:
     """Check the files that the corpus is read from."""
     from pacer.corpus.source import look_at_files
@@ -214,16 +196,6 @@ def _labels(params: Params) -> Finding:
             return f"reports of the sample are sent to {endpoint.address}"
 
     return _look("anchors.llm", look)
-
-
-def _run() -> Finding:
-    """Describe the run whose scores lie here."""
-    from pacer.metrics.runs import describe_run
-
-    try:
-        return Finding("metrics", "ok", describe_run(Path("metrics")))
-    except DataError as error:
-        return Finding("metrics", "note", str(error))
 
 
 @app.callback()
@@ -278,7 +250,7 @@ def _profile_in_use(params: Path) -> str | None:
 
 
 def doctor(params: Path = PARAMS) -> None:
-    """Check what a run needs: packages, models, files, disk."""
+    """Check what a run needs: packages, models, files."""
     config = load_profile(params)
     console.print(f"{params}: {_profile_in_use(params) or 'valid, with values of your own'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}

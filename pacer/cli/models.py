@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from pacer.config import Decode, Features, validated
@@ -220,7 +218,7 @@ def generate(
     backbones: Path | None = None,
 ) -> None:
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
-    from pacer.serving.case import Case
+    from pacer.serving.case import Case, notes_of
     from pacer.serving.layout import check_exported, located
 
     model = located(model)
@@ -252,10 +250,10 @@ def generate(
     if as_json:
         written = [result.as_dict() for result in results.values()]
         print(json.dumps(written, indent=2, ensure_ascii=False))
-    elif all_contexts:
-        _show_contexts(results)
     else:
-        _show_result(*results.values())
+        for result in results.values():
+            _show_result(result)
+        _show_notes(notes_of(results.values()))
 
 
 def _generate_one(
@@ -297,8 +295,6 @@ def _generate_many(
 
 def _show_result(result: Result) -> None:
     """Print one report with its commitment, probabilities and gate."""
-    from pacer.serving.case import notes_of
-
     console.print(Text(f"{result.context.upper()}: {SOURCES[result.context]}; view {result.view}"))
     if result.commitment is not None:
         echo(Text("\nCommitment  ").append_text(chips(result.commitment)))
@@ -308,24 +304,7 @@ def _show_result(result: Result) -> None:
         listed = ", ".join(f"{finding} {chance:.2f}" for chance, finding in present)
         console.print(Text(f"Probabilities: {listed}"))
     gate = "" if result.gate is None else f"gate {result.gate:.3f}; "
-    console.print(Text(f"{gate}{result.tokens} tokens"))
-    _show_notes(notes_of([result]))
-
-
-def _show_contexts(results: Mapping[Context, Result]) -> None:
-    """Print the same case in several contexts side by side."""
-    from pacer.serving.case import notes_of
-
-    table = Table(box=SIMPLE_HEAD, show_lines=True, pad_edge=False)
-    table.add_column("")
-    for context in results:
-        table.add_column(context.upper(), ratio=1)
-    table.add_row("sources", *(SOURCES[context] for context in results))
-    table.add_row("gate", *("" if r.gate is None else f"{r.gate:.3f}" for r in results.values()))
-    table.add_row("commitment", *(chips(r.commitment, "\n") for r in results.values()))
-    table.add_row("report", *(Text(r.report) for r in results.values()))
-    console.print(table)
-    _show_notes(notes_of(results.values()))
+    console.print(Text(f"{gate}{result.tokens} tokens\n"))
 
 
 def _show_notes(notes: Iterable[str]) -> None:

@@ -406,7 +406,6 @@ def show(
     out: Path = Path("shown"),
     context: list[str] | None = None,
     records: Path = CORPUS,
-    before: bool = False,  # preceded A in earlier versions
     force: bool = False,
 ) -> None:
     """Write an HTML page for a study, into a folder. The page shows the reference and each

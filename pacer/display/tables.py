@@ -4,15 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 from tabulate import SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
 
-Mark = Literal["best", "second"]
-MARKS: tuple[Mark, ...] = get_args(Mark)
-
-_MARKDOWN = {"best": "**{}**", "second": "<u>{}</u>", None: "{}"}
-_LATEX = {"best": "\\textbf{{{}}}", "second": "\\underline{{{}}}", None: "{}"}
 _SPECIAL = {character: "\\" + character for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -61,16 +56,16 @@ class Table:
     dim_rows: frozenset[int] = frozenset()
     #: Headings of groups, by the row below them.
     headings: Mapping[int, Heading] = field(default_factory=dict)
-    #: The best and second best cells, by row and column.
-    marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
+    #: Cells in bold (the best), by row and column.
+    bold: frozenset[tuple[int, int]] = frozenset()
     #: Colours of cells on a page (classes of ``style.css``), by row and column.
     cell_styles: Mapping[tuple[int, int], str] = field(default_factory=dict)
     #: Lines below the table.
     notes: tuple[str, ...] = ()
 
     def without(self, column: str) -> "Table":
-        """Return the table without a column of text, and so without groups; a table with marks
-        cannot lose one."""
+        """Return the table without a column of text, and so without groups; a table with bold
+        cells cannot lose one."""
         place = self.columns.index(column)
         return replace(
             self,
@@ -93,10 +88,10 @@ class Table:
         """Return whether the first cell repeats that of the row above."""
         return not self.begins_group(row) and self.rows[row][0] == self.rows[row - 1][0]
 
-    def _cells(self, row: int) -> list[tuple[str, Mark | None]]:
-        """Return the cells of a row as shown, with their marks."""
+    def _cells(self, row: int) -> list[tuple[str, bool]]:
+        """Return the cells of a row as shown, and whether each is bold."""
         shown = ["" if self.repeats(row) else self.rows[row][0], *self.rows[row][1:]]
-        return [(cell, self.marks.get((row, column))) for column, cell in enumerate(shown)]
+        return [(cell, (row, column) in self.bold) for column, cell in enumerate(shown)]
 
     def _tabulated(
         self, rows: Sequence[Sequence[str] | str], columns: Sequence[str], form: str | TableFormat
@@ -127,10 +122,7 @@ class Table:
             if heading := self.headings.get(start):
                 parts.append(f"**{heading.text}** {heading.note}".strip())
             rows = [
-                [
-                    _MARKDOWN[mark].format(cell.replace("|", "\\|"))
-                    for cell, mark in self._cells(row)
-                ]
+                [_markdown_cell(cell, is_bold) for cell, is_bold in self._cells(row)]
                 for row in range(start, end)
             ]
             parts.append(self._tabulated(rows, self.columns, "pipe"))
@@ -147,7 +139,7 @@ class Table:
                 rows.append(SEPARATING_LINE)
             if heading := self.headings.get(row):
                 rows.append([f"\\rlap{{\\emph{{{latex_text(heading.text)}}}}}"])
-            rows.append([_latex_cell(cell, mark) for cell, mark in self._cells(row)])
+            rows.append([_latex_cell(cell, is_bold) for cell, is_bold in self._cells(row)])
         alignment = "".join("r" if right else "l" for right in self.numeric)
         notes = [*self.notes, *(f"{text}: {note}" for text, note in self.headings.values() if note)]
         latex_notes = "\\par ".join(map(latex_text, notes))
@@ -177,11 +169,17 @@ def first_cell_changes(rows: Sequence[tuple[str, ...]]) -> frozenset[int]:
     return frozenset(at for at in range(1, len(rows)) if rows[at][0] != rows[at - 1][0])
 
 
-def _latex_cell(cell: str, mark: Mark | None) -> str:
-    """Format a cell. The mark applies to the mean only; the spread over seeds is in small type, so
-    that six columns fit on a page."""
+def _markdown_cell(cell: str, is_bold: bool) -> str:
+    text = cell.replace("|", "\\|")
+    return f"**{text}**" if is_bold else text
+
+
+def _latex_cell(cell: str, is_bold: bool) -> str:
+    """Format a cell. Only the mean is bold; the spread over seeds is in small type, so that six
+    columns fit on a page."""
     mean, _, spread = cell.partition(" ± ")
-    return _LATEX[mark].format(latex_text(mean)) + (f"$_{{\\pm {spread}}}$" if spread else "")
+    text = f"\\textbf{{{latex_text(mean)}}}" if is_bold else latex_text(mean)
+    return text + (f"$_{{\\pm {spread}}}$" if spread else "")
 
 
 def latex_text(text: str) -> str:

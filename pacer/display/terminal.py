@@ -132,12 +132,11 @@ def print_table(table: Table) -> None:
         echo(note)
 
 
-def chips(anchor: Anchor | None, separator: str = "   ") -> Text:
+def chips(anchor: Anchor) -> Text:
     """Return a commitment: + present, ? uncertain, - absent."""
     parts = [
         Text(f"{sign} {anchor.text(finding)}", colour)
         for polarity, (sign, colour) in _POLARITIES.items()
-        for finding in getattr(anchor, polarity, ())
-        if anchor is not None
+        for finding in getattr(anchor, polarity)
     ]
-    return Text(separator).join(parts) if parts else Text("none")
+    return Text("   ").join(parts) if parts else Text("none")

@@ -23,6 +23,5 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "probe score": probe.score,
     "study run": study.run,
     "study show": study.show,
-    "study list": study.list_studies,
     "import-llm-rg4": import_llm_rg4,
 }

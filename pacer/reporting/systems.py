@@ -82,7 +82,7 @@ def system_table(systems: Mapping[str, Intervals]) -> Table:
     the best in bold, with the intervals below them."""
     keys, contexts = _keys(systems), _contexts(systems)
     rows: list[tuple[str, ...]] = []
-    marks = {}
+    bold = set[tuple[int, int]]()
     for name, intervals in systems.items():
         scores = intervals.scores[contexts[-1]]
         values = (score_cell(scores[key].value) if key in scores else "–" for key in keys)
@@ -94,7 +94,7 @@ def system_table(systems: Mapping[str, Intervals]) -> Table:
         better = score_of(key).better
         if better and len({*known}) > 1:
             best = max(known) if better == "higher" else min(known)
-            marks |= {(2 * at, column): "best" for at, one in enumerate(values) if one == best}
+            bold |= {(2 * at, column) for at, one in enumerate(values) if one == best}
     one = next(iter(systems.values()))
     notes = [
         f"Intervals: {one.resamples:,} random splits of {one.units:,} {UNITS[one.unit]} into "
@@ -107,7 +107,7 @@ def system_table(systems: Mapping[str, Intervals]) -> Table:
         ("System", *(score_of(key).heading for key in keys)),
         tuple(rows),
         dim_rows=frozenset(range(1, len(rows), 2)),
-        marks=marks,
+        bold=frozenset(bold),
         notes=tuple(notes),
     )
 

@@ -1,16 +1,13 @@
 """Git and DVC as tables of experiments call them."""
 
+import os
 import shutil
+import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
 from pacer.core.errors import ConfigError, PacerError
-
-#: Seconds that DVC and its stages have to end by themselves.
-_GRACE = 1.0
 
 
 class Repository:
@@ -45,11 +42,15 @@ class Repository:
             raise ConfigError(
                 "the command `dvc` is not on the PATH; add the environment's bin folder to it"
             )
-        process = subprocess.Popen(["dvc", *arguments], cwd=self.root, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            ["dvc", *arguments], cwd=self.root, stdin=subprocess.DEVNULL, process_group=0
+        )
         try:
             process.wait()
         except BaseException:
-            end_processes(process.pid)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
             raise
         if process.returncode:
             raise PacerError(
@@ -63,13 +64,3 @@ class Repository:
         options = ("--sort=committerdate", "--format=%(refname:lstrip=4) %(objectname)")
         lines = self.git("for-each-ref", *options, "refs/exps/*/*/*").splitlines()
         return dict(line.split() for line in lines)
-
-
-def end_processes(pid: int) -> None:
-    """Terminate a process and all that it started, and kill those that remain after a second."""
-    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    for stop in (psutil.Process.terminate, psutil.Process.kill):
-        for process in family:
-            with suppress(psutil.NoSuchProcess):
-                stop(process)
-        psutil.wait_procs(family, timeout=_GRACE)

@@ -40,8 +40,8 @@ class Run:
 
     ``name``: of the experiment; it ends in a hash of the parameters, the stages and their code.
     ``overrides``: changes to the current parameters; ``values``: the parameters with them, by file.
-    ``target``: the stage that makes the scores, in the folder ``scores``. ``stages``: those of the
-    pipeline and of the row's baseline, as in ``dvc.yaml``.
+    ``target``: the stage that makes the scores. ``stages``: those of the pipeline and of the row's
+    baseline, as in ``dvc.yaml``.
     """
 
     row: str
@@ -50,8 +50,14 @@ class Run:
     overrides: Overrides
     values: Mapping[str, Any]
     target: str
-    scores: str
     stages: Mapping[str, Any]
+
+    @property
+    def scores(self) -> str:
+        """The folder of the scores."""
+        if self.target == TARGET:
+            return "metrics"
+        return f"baselines/metrics/{self.target.removesuffix('_score')}"
 
     @property
     def options(self) -> list[str]:
@@ -71,7 +77,7 @@ def plan(study: Study, repository: Repository) -> list[Run]:
         for row in study.rows:
             origin = f"study {study.name}, row {row.name}"
             needed = [_place(in_use, key, origin) for key in row.needs]
-            if row.files is not None or any(group[key] is None for group, key in needed):
+            if any(group[key] is None for group, key in needed):
                 continue
             values = copy.deepcopy(in_use if row.target else {PARAMS: in_use[PARAMS]})
             overrides = study.overrides(row, replicate)
@@ -81,19 +87,15 @@ def plan(study: Study, repository: Repository) -> list[Run]:
             for file, content in values.items():
                 validated(content, origin, KINDS[file])
             stages = _stages(repository.root, row)
-            paths = sorted(
-                {str(path) for stage in stages.values() for path in stage.get("deps", [])}
-            )
-            code = [objects.get(path) for path in paths]  # None: the output of a stage
+            code = [objects.get(path) for path in _dependencies(stages)]  # None: a stage's output
             key = hash_json([row.target, stages, code, values])[:10]
             words = [
                 re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
                 for text in (study.name, row.name, label)
             ]
-            scores = "metrics" if row.target is None else f"baselines/metrics/{row.target[:-6]}"
             name = "-".join([*words, key])
             target = row.target or TARGET
-            runs.append(Run(row.name, label, name, overrides, values, target, scores, stages))
+            runs.append(Run(row.name, label, name, overrides, values, target, stages))
     return runs
 
 
@@ -109,6 +111,11 @@ def _stages(root: Path, row: StudyRow) -> dict[str, Any]:
         system = row.target.removesuffix("_score")
         used |= {name: stage for name, stage in added.items() if name.startswith(system)}
     return used
+
+
+def _dependencies(stages: Mapping[str, Any]) -> list[str]:
+    """Return the files and folders that stages depend on."""
+    return sorted({str(path) for stage in stages.values() for path in stage.get("deps", [])})
 
 
 def _place(values: Mapping[str, Any], path: str, origin: str) -> tuple[dict[str, JsonValue], str]:
@@ -174,12 +181,7 @@ def _run(repository: Repository, run: Run, how: str) -> None:
 def _check_committed(repository: Repository, runs: Iterable[Run]) -> None:
     """Raise a ConfigError unless git has all that a run depends on, as it is now."""
     paths = {"pacer", "stages", "baselines", "dvc.lock", PARAMS, DEFINITION}
-    paths |= {
-        path
-        for run in runs
-        for stage in run.stages.values()
-        for path in map(str, stage.get("deps", []))
-    }
+    paths = paths.union(*(_dependencies(run.stages) for run in runs))
     if changed := repository.git("status", "--porcelain", "--", *sorted(paths)).splitlines():
         raise ConfigError(
             f"{changed[0][3:]} is not committed ({len(changed)} such files); commit what the rows "
@@ -188,13 +190,12 @@ def _check_committed(repository: Repository, runs: Iterable[Run]) -> None:
 
 
 class Finished(NamedTuple):
-    """The experiment of a run. ``is_current``: whether it was made with the code and parameters of
+    """The experiment of a run; its name is the run's if it was made with the code and parameters of
     now."""
 
     run: Run
     name: str
     commit: str
-    is_current: bool
 
 
 def finished(runs: Iterable[Run], repository: Repository) -> Iterator[Finished]:
@@ -205,19 +206,19 @@ def finished(runs: Iterable[Run], repository: Repository) -> Iterator[Finished]:
     for run in runs:
         name = run.name if run.name in experiments else newest.get(run.name.rpartition("-")[0])
         if name is not None:
-            yield Finished(run, name, experiments[name], name == run.name)
+            yield Finished(run, name, experiments[name])
 
 
 def kept_files(repository: Repository, experiment: Finished) -> Path:
-    """Return a folder with copies of the parameters, scores, signature and cases of an experiment,
-    from git and from DVC's cache; without cases if the cache lacks them."""
+    """Return a folder with copies of the scores, signature and cases of an experiment, from git and
+    from DVC's cache; without cases if the cache lacks them."""
     folder = repository.results / "cases" / experiment.name
     if not (folder / CASES).is_file():
         scores = experiment.run.scores
         with atomic_directory(folder) as restored:
-            for path in (PARAMS, f"{scores}/{SCORES_FILE}", f"{scores}/{SIGNATURE_FILE}"):
-                text = repository.git("show", f"{experiment.commit}:{path}")
-                write_text(restored / Path(path).name, text)
+            for name in (SCORES_FILE, SIGNATURE_FILE):
+                text = repository.git("show", f"{experiment.commit}:{scores}/{name}")
+                write_text(restored / name, text)
             source = (".", f"{scores}/{CASES}", "--rev", experiment.commit)
             with suppress(PacerError):  # DVC says what its cache lacks
                 repository.dvc("get", "--quiet", *source, "--out", str(restored / CASES))

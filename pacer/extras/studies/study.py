@@ -1,24 +1,20 @@
 """Definition of a table of experiments: a YAML file of rows, replicates, columns, and the published
-table to compare with.
-
-Also these tables, the paper's own numbers.
-"""
+table to compare with."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
 from pacer.config import Strict, read_params
 from pacer.config.params import names_in
-from pacer.config.strict import read_mapping
 from pacer.core.errors import ConfigError
+from pacer.core.io import yaml_beside
 
-PUBLISHED = Path(__file__).with_name("published.yaml")
 #: Prefix of keys for the baselines' own parameters, as with `dvc exp run -S`; other keys are
 #: PACER's.
 BASELINE_KEY = "baselines/params.yaml:"
@@ -30,25 +26,15 @@ NonEmpty = Annotated[str, Field(min_length=1)]
 
 
 class StudyRow(Strict):
-    """One system: parameters that differ from ``params.yaml``, or a folder written by ``pacer
-    score``. ``target``: the stage of ``baselines/stages.yaml`` that scores a baseline. ``needs``:
-    parameters that must be set to make the row."""
+    """One system: parameters that differ from ``params.yaml``. ``target``: the stage of
+    ``baselines/stages.yaml`` that scores a baseline. ``needs``: parameters that must be set to make
+    the row."""
 
     name: NonEmpty
     group: str = ""
     target: NonEmpty | None = None
     set: Overrides = Field(default_factory=dict)
     needs: list[NonEmpty] = Field(default_factory=list)
-    files: NonEmpty | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        if self.files is not None and (self.set or self.target is not None or self.needs):
-            raise ValueError(
-                "a row takes either `files` (existing scores), or `set`, `target` and `needs` (a "
-                "run)"
-            )
-        return self
 
 
 class Study(Strict):
@@ -59,7 +45,7 @@ class Study(Strict):
     ``replicates``: each row is run with each of these (seeds of the training, or of a generated
     corpus and its models). ``published``: the table of ``published.yaml`` to compare with.
     ``against``: the row that the other rows are tested against. ``compared``: additional pairs of
-    rows; the first is tested against the second. ``notes``: additional notes below the table.
+    rows; the first is tested against the second.
     """
 
     name: str = ""
@@ -73,7 +59,6 @@ class Study(Strict):
     compared: list[Annotated[list[NonEmpty], Field(min_length=2, max_length=2)]] = Field(
         default_factory=list
     )
-    notes: list[NonEmpty] = Field(default_factory=list)
     rows: list[StudyRow] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -92,11 +77,6 @@ class Study(Strict):
         [(name, number)] = names.most_common(1)
         if number > 1:
             raise ValueError(f"rows: {name!r} is the name of several rows; rename all but one")
-        if self.layout == "contexts" and any(row.group for row in self.rows):
-            raise ValueError(
-                "layout = 'contexts' already groups the rows by context; remove `group` from the "
-                "rows"
-            )
         for name in chain(*self.tested()):
             if name not in names:
                 raise ValueError(f"`against` or `compared`: no row is named {name!r}")
@@ -140,44 +120,7 @@ def load_study(folder: Path, name: str) -> Study:
     return read_params(path, Study).model_copy(update={"name": name})
 
 
-class PublishedBlock(Strict):
-    """Rows that the paper prints and ranks together, each the values as printed, in the order of
-    the table's metrics. ``context``: of the values, or ``mean``. ``marked``: whether the best and
-    second best are."""
-
-    name: str
-    context: str
-    marked: bool
-    protocol: str = ""
-    rows: Mapping[str, str]
-
-
-class PublishedTable(Strict):
-    """One table, at ``where`` in the paper. ``provenance``: the source of each system's row.
-    ``target``, ``records``: what was scored, and the number of records per context (empty: the
-    paper does not say). ``decoding``: how PACER's reports were decoded (empty likewise)."""
-
-    where: str
-    title: str
-    target: str
-    records: Mapping[str, int]
-    decoding: Mapping[str, float]
-    protocol: str
-    metrics: list[str]
-    provenance: Mapping[str, str]
-    blocks: list[PublishedBlock]
-
-    def rows(self, block: PublishedBlock, metrics: Iterable[str]) -> list[tuple[str, ...]]:
-        """Return the rows of a block with these metrics, as printed, but without marks."""
-        rows = []
-        for system, row in block.rows.items():
-            values = dict(zip(self.metrics, row.split(), strict=True))
-            rows.append((system, *(values.get(metric, "–").strip("*_") for metric in metrics)))
-        return rows
-
-
 @cache
-def load_published() -> Mapping[str, PublishedTable]:
-    """Load all tables of ``pacer/extras/studies/published.yaml``, by name."""
-    tables = read_mapping(PUBLISHED)["tables"]
-    return {name: PublishedTable.model_validate(table) for name, table in tables.items()}
+def load_published() -> Mapping[str, Any]:
+    """Load the paper's own tables, ``published.yaml``, by name."""
+    return yaml_beside(__file__, "published.yaml")["tables"]

@@ -1,9 +1,7 @@
-"""From scores to a table of experiments: mean over contexts, replicates, rounding, best and second
-best; differences of rows.
+"""From scores to a table of experiments: the mean of each row over contexts and replicates, the
+differences of rows, and the paper's own numbers.
 
-All computations use unrounded scores; only printed values are rounded. Marks follow the printed
-values, as in the paper: all rows with the best printed value are bold, all with the second best are
-underlined.
+All computations use unrounded scores; only printed values are rounded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,20 +9,17 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-import polars as pl
 from scipy.stats import ttest_1samp
 
-from pacer.config.strict import read_mapping
 from pacer.core.errors import DataError
 from pacer.core.io import write_text
 from pacer.display.numbers import change_cells, number, p_value
-from pacer.display.tables import MARKS, Heading, Mark, Table, first_cell_changes
+from pacer.display.tables import Heading, Table, first_cell_changes
 from pacer.extras.studies.repository import Repository
-from pacer.extras.studies.run import PARAMS, finished, kept_files, plan
-from pacer.extras.studies.study import PublishedTable, Study, load_published
+from pacer.extras.studies.run import finished, kept_files, plan
+from pacer.extras.studies.study import Study, load_published
 from pacer.metrics.cases import MEAN
-from pacer.metrics.result import SCORES_FILE, read_scores
-from pacer.metrics.score_kinds import Direction
+from pacer.metrics.result import read_scores
 from pacer.metrics.scores import score_of
 from pacer.metrics.signature import Signature
 from pacer.reporting.score_tables import caution, context_mean, contexts_in
@@ -49,58 +44,24 @@ REPLICATES_NOTE = (
 
 
 class ScoredRun(NamedTuple):
-    """A finished run: the names of its row and replicate, the folder of its cases, its scores,
-    signature and parameters, and whether it was made with the code and parameters of now. Scores of
-    other outputs have neither replicate nor parameters; they are compared with every replicate."""
+    """A finished run: the names of its row and replicate, the folder of its cases, its scores and
+    signature, and whether it was made with the code and parameters of now."""
 
     row: str
-    replicate: str | None
+    replicate: str
     folder: Path
     scores: Mapping[str, Any]
     signature: Signature
-    params: Mapping[str, Any] | None = None
     is_current: bool = True
-
-    @property
-    def records(self) -> str | None:
-        """The hash of the scored records."""
-        return self.signature.data.get("records")
-
-    @property
-    def protocol(self) -> dict[str, Any]:
-        """What must be equal in rows that are compared, and with published rows."""
-        language = self.signature.language
-        return {
-            "n": {context: self.scores[context].get("n") for context in contexts_in(self.scores)},
-            "labeller": self.signature.labeller.get("files"),
-            "convention": self.signature.convention,
-            "target": language.get("target"),
-            "cleaner": language.get("cleaner"),
-            "unseen_comparisons": language.get("unseen_comparisons"),
-        }
 
 
 def collect(study: Study, repository: Repository) -> list[ScoredRun]:
-    """Return the finished runs of a table, and the folders of its ``files`` rows; raises a
-    DataError if contexts differ."""
+    """Return the finished runs of a table; raises a DataError if their contexts differ."""
     runs = []
     for found in finished(plan(study, repository), repository):
-        folder = kept_files(repository, found)
-        run = found.run
-        runs.append(
-            ScoredRun(
-                run.row,
-                run.replicate,
-                folder,
-                *read_scores(folder),
-                read_mapping(folder / PARAMS),
-                found.is_current,
-            )
-        )
-    for row in study.rows:
-        folder = repository.root / (row.files or "")
-        if row.files is not None and (folder / SCORES_FILE).is_file():
-            runs.append(ScoredRun(row.name, None, folder, *read_scores(folder)))
+        run, folder = found.run, kept_files(repository, found)
+        is_current = found.name == run.name
+        runs.append(ScoredRun(run.row, run.replicate, folder, *read_scores(folder), is_current))
     contexts = {", ".join(contexts_in(run.scores)): run.row for run in runs}
     if len(contexts) > 1:
         scored = "; ".join(f"{name} in {names}" for names, name in contexts.items())
@@ -116,7 +77,7 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun]) -> tuple[RowDifference
     them."""
     found: RowDifferences = {metric: {} for metric in study.metrics}
     notes = dict[str, None]()
-    known = {(run.row, run.replicate or label): run for run in runs for label in study.labels}
+    known = {(run.row, run.replicate): run for run in runs}
     for name, base in study.tested():
         pairs = [
             (known[base, label], known[name, label])
@@ -126,7 +87,7 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun]) -> tuple[RowDifference
         if not pairs:
             continue
         tested = dict[str, Difference]()
-        if len({first.records for first, _ in pairs}) == 1:
+        if len({first.signature.data.get("records") for first, _ in pairs}) == 1:
             notes[PATIENTS_NOTE] = None
             try:
                 tested = compare_repeats([(a.folder, b.folder) for a, b in pairs])
@@ -155,40 +116,15 @@ def student(gaps: Sequence[float]) -> Difference:
 
 
 def build_tables(study: Study, runs: Sequence[ScoredRun]) -> list[Table]:
-    """Return the table of scores from the existing results, with a heading for each block, and the
-    table of the differences of the rows that it tests, if there are any; p by Holm allows for the
-    number of rows tested on a score."""
-    published = load_published().get(study.published or "")
-    is_beside = not runs or any(stands_beside(published, run) for run in runs)
-    beside = published if is_beside else None
-    columns = [score_of(metric) for metric in study.metrics]
-    better = [None, *(score.better for score in columns)]
-    rows, headings, marks = list[tuple[str, ...]](), dict[int, Heading](), dict[Any, Mark]()
-    for heading, lines, is_marked in _blocks(study, runs, beside):
-        if heading.text:
-            headings[len(rows)] = heading
-        if is_marked:
-            marks |= ranked(lines, better, len(rows))
-        rows += lines
-    tested, test_notes = compare_rows(study, runs)
-    notes = [*_notes(study, runs), *_published_notes(published, beside), *study.notes, *test_notes]
-    heads = ("Model", *(score.column for score in columns))
-    scores = Table(
-        heads, tuple(rows), study.title, headings=headings, marks=marks, notes=tuple(notes)
-    )
-    cells = [
-        (score_of(metric).column, label, *change_cells(one, one.p), p_value(p))
-        for metric, found in tested.items()
-        for (label, one), p in zip(
-            found.items(), holm([one.p for one in found.values()]), strict=True
-        )
-    ]
-    heads = ("Score", "Compared", "Difference", "95% interval", "p", "p (Holm)")
-    caption = f"{study.title}: differences, case by case"
-    differences = Table(
-        heads, tuple(cells), caption, text_columns=2, rules=first_cell_changes(cells)
-    )
-    return [scores, differences] if cells else [scores]
+    """Return the table of the scores that exist; that of the differences of the rows that it tests,
+    if there are any; and the published one, if the runs were scored as it was."""
+    differences, notes = compare_rows(study, runs)
+    tables = [_scores(study, runs, notes), *_differences(study, differences)]
+    if study.published is not None:
+        published = load_published()[study.published]
+        if all(is_scored_like(run, published) for run in runs):
+            tables.append(published_table(published))
+    return tables
 
 
 def write_tables(tables: Sequence[Table], folder: Path) -> str:
@@ -199,31 +135,22 @@ def write_tables(tables: Sequence[Table], folder: Path) -> str:
     return text
 
 
-def _blocks(
-    study: Study, runs: Sequence[ScoredRun], published: PublishedTable | None
-) -> list[tuple[Heading, list[tuple[str, ...]], bool]]:
-    """Return the blocks of rows that are ranked together, each followed by its published one, with
-    their headings and whether they have marks; then the other published ones."""
-    by_context = study.layout == "contexts"
-    if by_context:
-        names = contexts_in(runs[0].scores) if runs else []
-    else:
-        names = list(dict.fromkeys(row.group for row in study.rows))
-    blocks = dict[str, list]()
-    for name in names:
-        context, title = (name, name.upper()) if by_context else (MEAN, name)
-        lines = [
-            (row.name, *_cells(study, runs, row.name, context))
-            for row in study.rows
-            if by_context or row.group == name
-        ]
-        blocks[name] = [(Heading(title), lines, True)]
-    if published is not None:
-        for block in published.blocks:
-            heading = Heading(f"{block.name} (published)", block.protocol)
-            one = (heading, published.rows(block, study.metrics), block.marked)
-            blocks.setdefault(block.context if by_context else block.name, []).append(one)
-    return [block for several in blocks.values() for block in several]
+def _scores(study: Study, runs: Sequence[ScoredRun], notes: Sequence[str]) -> Table:
+    """Return the rows by context, or their means, with a heading for each context and group."""
+    contexts: Sequence[str] = [MEAN]
+    if study.layout == "contexts" and runs:
+        contexts = contexts_in(runs[0].scores)
+    groups = dict.fromkeys(row.group for row in study.rows)
+    lines, headings = list[tuple[str, ...]](), dict[int, Heading]()
+    for context in contexts:
+        for group in groups:
+            if title := group if context == MEAN else f"{context.upper()} {group}".rstrip():
+                headings[len(lines)] = Heading(title)
+            names = [row.name for row in study.rows if row.group == group]
+            lines += [(name, *_cells(study, runs, name, context)) for name in names]
+    heads = ("Model", *(score_of(metric).column for metric in study.metrics))
+    notes = [*_notes(study, runs), *notes]
+    return Table(heads, tuple(lines), study.title, headings=headings, notes=tuple(notes))
 
 
 def _cells(study: Study, runs: Sequence[ScoredRun], row: str, context: str) -> Iterator[str]:
@@ -239,62 +166,49 @@ def _cells(study: Study, runs: Sequence[ScoredRun], row: str, context: str) -> I
             yield number(fmean(known), score.decimals) + spread
 
 
-def ranked(
-    rows: Sequence[Sequence[str]], better: Sequence[Direction | None], start: int = 0
-) -> dict[tuple[int, int], Mark]:
-    """Return the best and second best of every column by (row from ``start`` on, column), by the
-    means of the cells, except where ``better`` is None. A column with fewer than two values has no
-    marks."""
-    marks = {}
-    for column, best in enumerate(better):
-        means = pl.Series([cells[column].split()[0] for cells in rows])
-        means = means.cast(pl.Float64, strict=False)  # a dash is no value
-        if best and means.count() > 1:
-            places = means.rank("dense", descending=best == "higher")
-            for row, place in enumerate(places, start):
-                if place in (1, 2):
-                    marks[row, column] = MARKS[place - 1]
-    return marks
+def _differences(study: Study, differences: RowDifferences) -> list[Table]:
+    """Return the table of the differences; p by Holm allows for the number of rows tested on a
+    score."""
+    cells = []
+    for metric, found in differences.items():
+        corrected = holm([one.p for one in found.values()])
+        for (label, one), p in zip(found.items(), corrected, strict=True):
+            cells.append((score_of(metric).column, label, *change_cells(one, one.p), p_value(p)))
+    heads = ("Score", "Compared", "Difference", "95% interval", "p", "p (Holm)")
+    caption = f"{study.title}: differences, case by case"
+    rules = first_cell_changes(cells)
+    return [Table(heads, tuple(cells), caption, text_columns=2, rules=rules)] if cells else []
 
 
-#: Source, format and limit of the corpus, and split and limit of decoding, of the published rows.
-_TEST_SPLIT = ("files", "rg4", None, "test", None)
-
-
-def stands_beside(table: PublishedTable | None, run: ScoredRun) -> bool:
-    """Return whether a run was scored as the published rows were, on the same records. Of other
-    systems' scores, the corpus is known only by its number of records."""
-    if table is None or run.signature.standin_labeller is not False:
-        return False
-    wanted: dict[str, Any] = {"convention": "llm-rg4", "target": table.target}
-    wanted |= {"cleaner": "upstream", "unseen_comparisons": "keep"}
-    if table.records:
-        wanted["n"] = table.records
-    if run.params is None:
-        is_test_split = bool(table.records)
-    else:
-        corpus, decode = run.params["corpus"], run.params["decode"]
-        read = (corpus["source"], corpus["format"], corpus["limit"])
-        is_test_split = (*read, decode["split"], decode["limit"]) == _TEST_SPLIT
-    return is_test_split and wanted.items() <= run.protocol.items()
-
-
-def _published_notes(published: PublishedTable | None, beside: PublishedTable | None) -> list[str]:
-    if published is None:
-        return []
-    measured = (
-        "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert (convention "
-        f"llm-rg4, target {published.target}, cleaner upstream)"
+def is_scored_like(run: ScoredRun, published: Mapping[str, Any]) -> bool:
+    """Return whether a run was scored as a published table was: by CheXbert, with the same cleaning
+    and sections of the reference, on as many records of each context if the paper gives these."""
+    signature, records = run.signature, published["records"]
+    counts = {context: run.scores[context].get("n") for context in contexts_in(run.scores)}
+    return (
+        signature.standin_labeller is False
+        and signature.convention == "llm-rg4"
+        and published["language"].items() <= signature.language.items()
+        and records in ({}, counts)
     )
-    if beside is None:
-        return [f"Published rows are not shown: they are for {measured}, and these runs are not."]
-    origins = "; ".join(f"{name}, {text}" for name, text in beside.provenance.items())
-    return [
-        f"The published rows are as printed in {beside.where} of the paper ({beside.title}). "
-        f"{beside.protocol}",
-        f"Sources of the published rows: {origins}.",
-        f"Rows can be compared with them only if they are for {measured}.",
-    ]
+
+
+def published_table(published: Mapping[str, Any]) -> Table:
+    """Return a table of the paper, as printed but for its marks of the best values."""
+    lines, headings = list[tuple[str, ...]](), dict[int, Heading]()
+    for block in published["blocks"]:
+        headings[len(lines)] = Heading(block["name"], block.get("protocol", ""))
+        for system, values in block["rows"].items():
+            lines.append((system, *(value.strip("*_") for value in values.split())))
+    heads = ("Model", *(score_of(metric).column for metric in published["metrics"]))
+    origins = "; ".join(f"{name}, {text}" for name, text in published["provenance"].items())
+    notes = (
+        published["protocol"],
+        f"Sources of the rows: {origins}.",
+        "Compare only scores for all records of MIMIC-RG4's test split in these contexts.",
+    )
+    caption = f"{published['where']} of the paper: {published['title']}"
+    return Table(heads, tuple(lines), caption, headings=headings, notes=notes)
 
 
 def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
@@ -305,31 +219,13 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     if runs and study.layout == "mean":
         contexts = ", ".join(context.upper() for context in contexts_in(runs[0].scores))
         notes.append(f"Plain mean over the contexts {contexts}, before rounding.")
-    notes.append(
-        "Bold: best in its block; underlined: second best; equal printed values share a mark."
-    )
     if len(study.labels) > 1:
         varied = ", ".join(study.replicates[0])
         notes.append(f"Mean ± sample standard deviation over {varied} {', '.join(study.labels)}.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
-    ways = {
-        label: {repr((run.protocol, run.records)) for run in runs if run.replicate == label}
-        for label in study.labels
-    }
-    if any(len(of_label) > 1 for of_label in ways.values()):
-        notes.append(
-            "Not all rows were scored alike (labeller, convention, target, cleaning or records "
-            "differ)."
-        )
     done = {(run.row, run.replicate) for run in runs}
     for row in study.rows:
-        missing = [label for label in study.labels if (row.name, label) not in done]
-        if row.files is not None:
-            if (row.name, None) not in done:
-                notes.append(
-                    f"{row.name}: {row.files} has no scores; run `pacer score --out {row.files}`."
-                )
-        elif missing:
+        if missing := [label for label in study.labels if (row.name, label) not in done]:
             needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""
             notes.append(f"{row.name}: not run yet with {', '.join(missing)}{needs}.")
     return notes

@@ -199,7 +199,7 @@ def test_a_study_by_two_runs_beside_radiograph_and_previous_report(pacer, run: R
     Path("theirs").mkdir()
     cases.with_columns(hypothesis=pl.lit("small effusion .")).write_parquet("theirs/cases.parquet")
     shutil.copy("metrics/signature.json", "theirs")
-    command = ("show", study, "--systems", "PACER=metrics", "theirs")
+    command = ("show", study, "PACER=metrics", "theirs")
     outcome = pacer(*command, "--context", "sn", "--context", "mw")
     assert outcome.code == 0, outcome.error
     assert outcome.out == f"written to shown/study-{study}.html\n"

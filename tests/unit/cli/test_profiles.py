@@ -85,7 +85,7 @@ def test_mimic_cxr_is_the_paper_but_for_its_corpus_and_marks():
 def test_the_published_profiles_decode_as_the_published_rows_were():
     for name, table in (("mimic_rg4", "main"), ("mimic_rg4_sn", "conventional_sn")):
         decode = profile(name).decode.model_dump()
-        published = load_published()[table].decoding
+        published = load_published()[table]["decoding"]
         assert len(published) == 5 and {key: decode[key] for key in published} == published
 
 

@@ -39,7 +39,7 @@ def test_a_system_is_a_row_with_its_intervals_below() -> None:
         ("b", "0.250", "–"),
         ("95% interval", "0.20–0.30", ""),
     )
-    assert table.marks == {(0, 1): "best"}
+    assert table.bold == {(0, 1)}
     rows = system_rows(two)
     assert rows.columns[:4] == ["system", "bleu4", "bleu4_low", "bleu4_high"]
     assert rows["cider"].to_list() == [1.25, None] and rows["bleu4_high"][1] == 0.3
@@ -49,7 +49,7 @@ def test_the_table_has_means_and_its_rows_every_context() -> None:
     scores = {name: {"rougeL": Interval(value, None, None)} for name, value in MEANS.items()}
     two = systems(a=scores, b=scores)
     table, rows = system_table(two), system_rows(two)
-    assert [row[1] for row in table.rows[::2]] == ["0.300"] * 2 and not table.marks
+    assert [row[1] for row in table.rows[::2]] == ["0.300"] * 2 and not table.bold
     assert "Means over the contexts SN, MW" in table.notes[1]
     assert rows.select("context", "system", "rougeL").rows() == [
         (context, system, value) for context, value in MEANS.items() for system in "ab"

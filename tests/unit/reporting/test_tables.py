@@ -131,19 +131,17 @@ def test_a_first_cell_that_repeats_the_one_above_is_shown_once_in_its_group():
     assert table.markdown().splitlines()[2:4] == ["| a     |   1 |", "|       |   2 |"]
 
 
-def test_headings_marks_and_notes_in_markdown_and_latex():
+def test_headings_bold_cells_and_notes_in_markdown_and_latex():
     table = Table(
         ("who", "x"),
         (("a", "1 ± 2"), ("b", "3")),
         headings={1: Heading("Others", "as printed")},
-        marks={(0, 1): "best", (1, 1): "second"},
+        bold=frozenset({(0, 1)}),
         notes=("a note",),
     )
     text, tex = re.sub(" +", " ", table.markdown()), table.latex()
     assert (
-        text.count("| who | x |") == 2
-        and "**Others** as printed" in text
-        and "| b | <u>3</u> |" in text
+        text.count("| who | x |") == 2 and "**Others** as printed" in text and "| b | 3 |" in text
     )
     assert text.endswith("- a note\n") and "| a | **1 ± 2** |" in text
     assert (

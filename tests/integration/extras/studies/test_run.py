@@ -16,7 +16,7 @@ from pacer.extras.studies.repository import Repository
 from pacer.extras.studies.run import run_study
 from pacer.extras.studies.study import load_study
 from pacer.extras.studies.table import build_tables, collect
-from tests.support.studies import STUDY, TinyRepository, working
+from tests.support.studies import TinyRepository, working
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -110,12 +110,6 @@ def test_a_run_is_kept_until_code_changes_that_its_stages_depend_on(tiny: TinyRe
     assert "Made with other code or parameters than those of now: direct." in notes
     assert "tiny: 1 of 1 runs are missing" in run(tiny, "direct")
     assert "other code" not in table(tiny)[1]
-
-
-def test_the_list_has_studies_that_do_not_fit_the_parameters(tiny: TinyRepository) -> None:
-    tiny.write("studies/wrong.yaml", STUDY.replace("{commit.route: direct", "{commit.rout: direct"))
-    told = tiny.call("study", "list")
-    assert "0 of 6" in told and "wrong" in told and "needs other parameters" in told
 
 
 def test_what_cannot_be_run_is_refused_before_any_work(

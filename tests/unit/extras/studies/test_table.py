@@ -15,8 +15,15 @@ from pacer.core.io import write_json
 from pacer.display.tables import Table
 from pacer.extras.studies import table as tables
 from pacer.extras.studies.repository import Repository
-from pacer.extras.studies.study import PublishedBlock, Study, StudyRow, load_published
-from pacer.extras.studies.table import ScoredRun, build_tables, collect, ranked, write_tables
+from pacer.extras.studies.run import Finished, plan
+from pacer.extras.studies.study import Study, StudyRow, load_published, load_study
+from pacer.extras.studies.table import (
+    ScoredRun,
+    build_tables,
+    collect,
+    published_table,
+    write_tables,
+)
 from pacer.metrics.signature import Signature
 from pacer.statistics.halves import Difference
 from tests.support.cases import listed_cases
@@ -31,15 +38,8 @@ SIGNATURE = {
         "unseen_comparisons": "keep",
     },
 }
-PARAMS = {
-    "corpus": {"source": "phantom", "format": "rg4", "limit": None},
-    "decode": {"split": "test", "limit": None},
-}
-#: Signature and parameters of a run on the paper's data.
-PAPER = (
-    SIGNATURE | {"standin_labeller": False},
-    PARAMS | {"corpus": PARAMS["corpus"] | {"source": "files"}},
-)
+#: Signature of a run on the paper's data.
+PAPER = SIGNATURE | {"standin_labeller": False}
 COUNTS = {"sn": 2357, "sw": 2026, "mn": 1004, "mw": 828}
 
 
@@ -54,54 +54,54 @@ def study(
 
 def scored(
     row: str,
-    replicate: int | None,
+    replicate: int,
     contexts: dict,
     signature: dict = SIGNATURE,
-    params: dict | None = PARAMS,
 ) -> ScoredRun:
-    label = None if replicate is None else str(replicate)
-    return ScoredRun(row, label, Path(f"{row}-{label}"), contexts, Signature.of(signature), params)
+    return ScoredRun(
+        row, str(replicate), Path(f"{row}-{replicate}"), contexts, Signature.of(signature)
+    )
 
 
 def runs_of(case: dict, rows: Sequence[StudyRow]) -> list[ScoredRun]:
     """The runs of a case, which names rows by their index; ``paper``: they are on the paper's data;
     ``worlds``: each replicate has other records."""
-    signature, params = PAPER if case.get("paper") else (SIGNATURE, PARAMS)
+    signature = PAPER if case.get("paper") else SIGNATURE
     return [
         scored(
             rows[row].name,
             seed,
             contexts,
             signature | ({"data": {"records": seed}} if case.get("worlds") else {}),
-            params,
         )
         for row, seed, contexts in case["runs"]
     ]
 
 
 def blocks(table: Table) -> list[tuple[str, dict[str, list[str]]]]:
-    """Heading and lines of every block; a cell's mark stands behind its text."""
+    """Heading and lines of every block."""
     read: list[tuple[str, dict[str, list[str]]]] = []
     for row, (label, *cells) in enumerate(table.rows):
         if table.begins_group(row):
             heading = table.headings.get(row)
             read.append((heading.text if heading else "", {}))
-        marks = [table.marks.get((row, column)) for column in range(1, len(cells) + 1)]
-        read[-1][1][label] = [
-            f"{cell} {mark}" if mark else cell for cell, mark in zip(cells, marks, strict=True)
-        ]
+        read[-1][1][label] = cells
     return read
 
 
 @pytest.mark.parametrize("case", listed_cases(__file__, "tables"))
-def test_cells_marks_and_notes(case: dict) -> None:
+def test_cells_and_notes(case: dict) -> None:
     settings = study(**case["study"])
-    [table] = build_tables(settings, runs_of(case, settings.rows))
-    read = blocks(table)
+    table, *published = build_tables(settings, runs_of(case, settings.rows))
+    assert len(published) == ("published" in case)
     assert list(table.columns[1:]) == case.get("columns", ["F1", "B@4"][: len(table.columns) - 1])
-    assert [heading for heading, _ in read] == [heading for heading, _ in case["blocks"]]
-    for (_, lines), (_, expected) in zip(read, case["blocks"], strict=True):
-        assert {label: lines[label] for label in expected} == expected
+    for shown, expected in zip(
+        (table, *published), (case["blocks"], case.get("published")), strict=False
+    ):
+        read = blocks(shown)
+        assert [heading for heading, _ in read] == [heading for heading, _ in expected]
+        for (_, lines), (_, wanted) in zip(read, expected, strict=True):
+            assert {label: lines[label] for label in wanted} == wanted
     for note in case.get("notes", []):
         assert any(line.startswith(note) for line in table.notes), table.notes
 
@@ -131,62 +131,26 @@ def on_mimic(
     n: dict = COUNTS,
     signature: dict | None = None,
     language: dict | None = None,
-    corpus: dict | None = None,
-    decode: dict | None = None,
 ) -> ScoredRun:
     """A run on the paper's data, but for what is given."""
-    data = PAPER[0] | (signature or {}) | {"language": PAPER[0]["language"] | (language or {})}
-    params = {
-        "corpus": PAPER[1]["corpus"] | (corpus or {}),
-        "decode": PAPER[1]["decode"] | (decode or {}),
-    }
-    return scored(
-        row, 1, {context: {"f1": 0.5, "n": count} for context, count in n.items()}, data, params
-    )
+    data = PAPER | (signature or {}) | {"language": PAPER["language"] | (language or {})}
+    return scored(row, 1, {context: {"f1": 0.5, "n": count} for context, count in n.items()}, data)
 
 
 @pytest.mark.parametrize("changes", listed_cases(__file__, "apart"))
-def test_only_runs_on_the_papers_own_data_stand_beside_the_published_rows(
+def test_only_runs_that_were_scored_alike_stand_beside_the_published_rows(
     changes: dict[str, Any],
 ) -> None:
-    def of(*runs: ScoredRun) -> tuple[list[str], str]:
+    def captions(*runs: ScoredRun) -> list[str]:
         rows = ["one", "two"][: max(1, len(runs))]
         settings = study(rows=rows, metrics=["f1"], published="components")
-        [table] = build_tables(settings, list(runs))
-        return [heading for heading, _ in blocks(table)], " ".join(table.notes)
+        return [table.caption for table in build_tables(settings, list(runs))]
 
-    for runs in ([on_mimic()], [], [on_mimic(), on_mimic("two", **changes)]):
-        headings, notes = of(*runs)
-        assert headings == ["", "Components (published)"] and "not shown" not in notes
-        assert "Rows can be compared with them only if they are for all records" in notes
-    headings, notes = of(on_mimic(**changes))
-    assert headings == [""] and "Published rows are not shown" in notes
-
-
-def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
-    rows = [{"name": "theirs", "files": "theirs"}]
-    theirs = on_mimic("theirs")._replace(params=None, replicate=None)
-    [table] = build_tables(study(rows=rows, metrics=["f1"], published="components"), [theirs])
-    assert [heading for heading, _ in blocks(table)] == ["", "Components (published)"]
-    fewer = on_mimic("theirs", n={"sn": 2000}, language={"target": "findings"})
-    fewer = fewer._replace(params=None, replicate=None)
-    settings = study(rows=rows, metrics=["f1"], published="transfer", layout="contexts")
-    assert any("not shown" in note for note in build_tables(settings, [fewer])[0].notes)
-
-
-@pytest.mark.parametrize("part", listed_cases(__file__, "differently"))
-def test_rows_that_were_scored_differently_are_told(part: dict) -> None:
-    signature = SIGNATURE | {
-        "data": {"records": "a", "predictions/sn": "x"},
-    }
-    for changed in (part, {}):
-        n = changed.get("n", 8)
-        runs = [
-            scored("one", 1, {"sn": {"f1": 0.5, "n": 8}}, signature),
-            scored("two", 1, {"sn": {"f1": 0.5, "n": n}}, signature | changed),
-        ]
-        [table] = build_tables(study(), runs)
-        assert any("rows were scored alike" in note for note in table.notes) is bool(changed)
+    published = "Table 3 of the paper: Component ablations"
+    for runs in ([on_mimic()], [], [on_mimic(), on_mimic("two")]):
+        assert captions(*runs) == ["Mine", published]
+    for runs in ([on_mimic(**changes)], [on_mimic(), on_mimic("two", **changes)]):
+        assert captions(*runs) == ["Mine"]
 
 
 def test_a_row_that_cannot_be_compared_leaves_the_table_whole(
@@ -203,25 +167,20 @@ def test_a_row_that_cannot_be_compared_leaves_the_table_whole(
     assert "one was not tested against two: record sn-1 has another reference." in table.notes
 
 
-def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None:
-    rows = [
-        {"name": "ours"},
-        {"name": "theirs", "files": "data/external/theirs"},
-        {"name": "absent", "files": "data/external/absent"},
-    ]
-    settings = study(rows=rows, metrics=["f1"], notes=["No row here for Base: nobody has it."])
-    write_json(tiny.folder / "data/external/theirs/scores.json", {"sn": {"f1": 0.25}})
-    write_json(tiny.folder / "data/external/theirs/signature.json", SIGNATURE)
-    [table] = build_tables(settings, collect(settings, Repository(tiny.folder)))
-    assert blocks(table) == [("", {"ours": ["–"], "theirs": ["0.250"], "absent": ["–"]})]
-    assert table.notes[-3:] == (
-        "ours: not run yet with 1.",
-        "absent: data/external/absent has no scores; run `pacer score --out data/external/absent`.",
-        "No row here for Base: nobody has it.",
-    )
-    write_json(tiny.folder / "data/external/absent/scores.json", {"mw": {"f1": 0.25}})
-    write_json(tiny.folder / "data/external/absent/signature.json", SIGNATURE)
-    with pytest.raises(DataError, match="the same contexts"):
+def test_rows_with_other_contexts_make_no_table(
+    tiny: TinyRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = plan(load_study(tiny.folder / "studies", "tiny"), Repository(tiny.folder))[:2]
+    for run, context in zip(runs, ("sn", "mw"), strict=True):
+        write_json(tiny.folder / run.name / "scores.json", {context: {"f1": 0.25}})
+        write_json(tiny.folder / run.name / "signature.json", SIGNATURE)
+    found = [Finished(run, run.name, "") for run in runs]
+    monkeypatch.setattr(tables, "finished", lambda runs, repository: found)
+    monkeypatch.setattr(tables, "kept_files", lambda _, one: tiny.folder / one.name)
+    settings = load_study(tiny.folder / "studies", "tiny")
+    with pytest.raises(
+        DataError, match="the same contexts, but these differ: no gate in sn; direct"
+    ):
         collect(settings, Repository(tiny.folder))
 
 
@@ -240,58 +199,56 @@ def test_both_formats_have_the_scores_and_the_differences(
 
 
 TABLES = load_published()
-BLOCKS = [(name, block) for name, table in TABLES.items() for block in table.blocks]
+BLOCKS = [(name, block) for name, table in TABLES.items() for block in table["blocks"]]
 CONTEXTS = ("SN", "SW", "MN", "MW")
 
 
 def values(name: str, block: str, system: str) -> dict[str, float]:
-    table = TABLES[name]
-    [found] = [b for b in table.blocks if b.name == block]
-    [row] = [row for row in table.rows(found, table.metrics) if row[0] == system]
-    return {
-        metric: float(text)
-        for metric, text in zip(table.metrics, row[1:], strict=True)
-        if text != "–"
-    }
+    [lines] = [lines for head, lines in blocks(published_table(TABLES[name])) if head == block]
+    cells = zip(TABLES[name]["metrics"], lines[system], strict=True)
+    return {metric: float(text) for metric, text in cells if text != "–"}
 
 
 def test_tables_have_the_papers_size_and_every_value_its_form() -> None:
     sizes = [
-        (name, len(table.metrics), [len(b.rows) for b in table.blocks])
+        (name, len(table["metrics"]), [len(block["rows"]) for block in table["blocks"]])
         for name, table in TABLES.items()
     ]
     assert sizes == [tuple(size.values[0]) for size in listed_cases(__file__, "sizes")]
-    rows = [row for _, block in BLOCKS for row in block.rows.values()]
+    rows = [row for _, block in BLOCKS for row in block["rows"].values()]
     assert all(
         re.fullmatch(r"–|([*_]?)\d\.\d{3}\1", value) for row in rows for value in row.split()
     )
     for name, table in TABLES.items():
-        assert set(table.provenance) == {
-            system for block in table.blocks for system in block.rows
-        }, name
+        named = {system for block in table["blocks"] for system in block["rows"]}
+        assert set(table["provenance"]) == named, name
 
 
-@pytest.mark.parametrize(("name", "block"), BLOCKS, ids=lambda part: getattr(part, "name", part))
-def test_the_rows_of_a_block_agree_with_one_another(name: str, block: PublishedBlock) -> None:
-    """Best bold, second underlined, ties by the printed value, as in tables of experiments.
-    Micro-F1 follows from precision and recall, where the paper's own evaluation applies and no mean
-    was taken. BLEU falls with its order."""
-    table, signs = TABLES[name], {"*": "best", "_": "second"}
-    marks = {
-        (place, column): signs[text[0]]
-        for place, row in enumerate(block.rows.values())
-        for column, text in enumerate(row.split(), 1)
-        if text[0] in signs
-    }
-    assert block.marked is bool(marks)
-    if block.marked:
-        better = [None, *["higher"] * len(table.metrics)]
-        assert ranked(table.rows(block, table.metrics), better) == marks
-    for system in block.rows:
-        found = values(name, block.name, system)
+def marks_of(column: list[str]) -> list[str]:
+    """The marks that the printed values of a column should have: best, second best or none; a dash
+    is no value."""
+    best = sorted({float(text) for text in column if text != "–"}, reverse=True)
+    marks = dict(zip(best, "*_"))
+    return [marks.get(float(text), "") if text != "–" else "" for text in column]
+
+
+@pytest.mark.parametrize(
+    ("name", "block"), BLOCKS, ids=lambda part: part["name"] if isinstance(part, dict) else part
+)
+def test_the_rows_of_a_block_agree_with_one_another(name: str, block: dict) -> None:
+    """Best bold, second underlined, ties by the printed value. Micro-F1 follows from precision and
+    recall, where the paper's own evaluation applies and no mean was taken. BLEU falls with its
+    order."""
+    printed = [row.split() for row in block["rows"].values()]
+    for column in map(list, zip(*printed, strict=True)):
+        found = [text.strip("0123456789.–")[:1] for text in column]
+        wanted = marks_of([text.strip("*_") for text in column])
+        assert found == (wanted if block["marked"] else [""] * len(column))
+    for system in block["rows"]:
+        found = values(name, block["name"], system)
         bleu = [found[f"bleu{n}"] for n in range(1, 5) if f"bleu{n}" in found]
         assert all(a > b for a, b in pairwise(bleu)), system
-        if block.context != "mean" and block.name != "Literature":
+        if block["context"] != "mean" and block["name"] != "Literature":
             p, r = found["precision"], found["recall"]
             assert found["f1"] == pytest.approx(2 * p * r / (p + r), abs=0.0011), system
 
