@@ -184,10 +184,14 @@ def on_one_line(lines: str) -> str:
 def note_texts(rows: pl.DataFrame, columns: Sequence[str], notes: Notes) -> None:
     """Count the traces of :data:`TEXT_CHECKS` in the columns, and name the first rows of each."""
     for column in columns:
-        texts = rows.select("row", text=column).drop_nulls("text")
+        texts = rows.select("row", text=column, exam="exam" if "exam" in rows.columns else None)
+        texts = texts.drop_nulls("text")
         for topic, kinds in TEXT_CHECKS.items():
             if (topic, column) != ("headings", "whole_report"):
-                _note(texts, topic, column, kinds, notes)
+                # a column exam says what the report is about
+                doubted = texts.filter(pl.col("exam").is_null())
+                is_title = topic == "other_examinations"
+                _note(doubted if is_title else texts, topic, column, kinds, notes)
 
 
 def note_rows(rows: pl.DataFrame, notes: Notes) -> None:

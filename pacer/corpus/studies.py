@@ -114,7 +114,10 @@ def group_images(images: Rows, mend: Callable[..., str] | None = None) -> tuple[
         studies = studies.exclude(
             column, problem.is_not_null(), problem, BAD, mapped(column, quoted)
         )
-    reason = "the study appears under more than one subject; make its id unique"
+    reason = (
+        "the study appears under more than one subject; if these are one patient, write the id in "
+        "one way (007 is not 7), else make the study's id unique"
+    )
     reason = with_line(reason, "prefix_study", subject="subject", study="study")
     subjects = mapped("given subject", _all_quoted)
     studies = studies.exclude("study", pl.col("two subjects"), reason, BAD, subjects)
@@ -124,7 +127,8 @@ def group_images(images: Rows, mend: Callable[..., str] | None = None) -> tuple[
     for name in _COMPARED:
         reason = "the rows of the study have different values"
         if name in TEXTS:
-            reason = with_line(reason, "first_text", column=name, study="study")
+            reason += "; the lines keep the last (in place of last(), first() keeps the first)"
+            reason = with_line(reason, "last_text", column=name, study="study")
         studies = studies.exclude(name, pl.col(f"several {name}"), reason)
     reason = "the split is missing, although other rows have one"
     studies = studies.exclude("split", pl.col("lacks split"), reason)
@@ -198,6 +202,11 @@ def choose_images(
     images = studies._replace(used=image_table)
     images = images.exclude("image", pl.col("image").is_null(), "the image path is missing")
     given_view = mapped("view", quoted)
+    if role == "table":
+        no_view = "no view; the column view needs PA, AP, FRONTAL or LATERAL"
+        images = images.exclude(
+            "", pl.col("rank").is_null() & pl.col("view").is_null(), no_view, LEFT_OUT
+        )
     images = images.exclude("", pl.col("rank").is_null(), "unknown view", LEFT_OUT, given_view)
     images = images.with_columns(is_lateral=pl.col("rank") % len(_VIEWS) == _VIEWS.index("lateral"))
 

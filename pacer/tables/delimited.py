@@ -167,12 +167,26 @@ def _decoded_lines(path: Path, form: CsvForm) -> list[str]:
         with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
             lines.extend(file)
     except UnicodeError:
-        # the file is decoded in blocks, so the error lies after this line
         remedy += ", for example to cp1252" if can_set else ""
-        raise DataError(f"{path}, after line {len(lines)}: not {encoding}; {remedy}") from None
+        line = _first_undecodable_line(path, form.encoding)
+        raise DataError(f"{path}, line {line}: not {encoding}; {remedy}") from None
     if lines:
         lines[0] = lines[0].removeprefix("\ufeff")
     return lines
+
+
+def _first_undecodable_line(path: Path, encoding: str) -> int:
+    """Return the number of the first line that is not in the encoding."""
+    with opened(path) as content:
+        written = content.read()
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        decoder.decode(written, final=True)
+    except UnicodeDecodeError as error:
+        return 1 + written[: error.start].decode(encoding, errors="replace").count("\n")
+    except UnicodeError:  # of UTF-16, at the first character
+        pass
+    return 1
 
 
 def _check_separator(path: Path, columns: Sequence[str], own: str, form: CsvForm) -> None:

@@ -88,6 +88,7 @@ def _with_sections(rows: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     reports = [None if text is None else split_report(text) for text in rows[WHOLE]]
     for topic, field in (
         ("whole_reports", "doubts"),
+        ("bare_headings", "bare"),
         ("unknown_headings", "unknown"),
         ("unused_sections", "unused"),
     ):
@@ -228,7 +229,8 @@ def _date_reason(form: str, mend: Callable[..., str]) -> pl.Expr:
     )
     if form != "YYYY-MM-DD":
         is_iso = written.str.contains(r"^\d{4}-\d{2}-\d{2}$")
-        way = way.when(is_iso).then(line("swap_days"))
+        is_cell = written.str.contains(r"^\d{4}-\d{2}-\d{2} \d{2}:")
+        way = way.when(is_iso).then(line("swap_days")).when(is_cell).then(line("dates_of_cells"))
     is_number = written.str.contains(r"^-?\d{1,3}$")
     number = pl.when(is_number).then(pl.lit("; a number of order belongs in the column order"))
     return pl.format(

@@ -122,7 +122,15 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
     if not is_by_study and not _may_be_dicom(table, names.get("image")):
         needed.append("view")
     for name in dict.fromkeys((*needed, *(name for name in mapping if name in names))):
-        if names.get(name) not in have:
+        if names.get(name) in have:
+            continue
+        others = [key for key, column in mapping.items() if column == name]
+        if name not in names and others:
+            problems.append(
+                f"column {name} is mapped to {' and '.join(others)}; if it holds the {name}, too, "
+                f"add {name}: {name}"
+            )
+        else:
             problems.append(f"no column {names.get(name, name)} for {name}")
     if not any(names.get(name) in have for name in (*REPORT, WHOLE)):
         problems.append("no column for findings, impression or whole_report (all in one text)")
