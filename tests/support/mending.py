@@ -143,14 +143,6 @@ CASES: dict[str, list[Case]] = {
             {"id": ["1"], "text": ["two\nlines"]},
         ),
     ],
-    "rename_column": [
-        Case(
-            "t.csv",
-            csv("Study ID ,text", "01,a"),
-            {"column": "Study ID ", "new": "study"},
-            {"study": ["01"], "text": ["a"]},
-        )
-    ],
     "explode_lists": [
         Case(
             "t.parquet",
@@ -360,14 +352,6 @@ CASES: dict[str, list[Case]] = {
                 "id": list("1234"),
                 "exam": ["KNEE, two views", *["chest radiograph"] * 3],
             },
-        )
-    ],
-    "fill_default": [
-        Case(
-            "t.csv",
-            csv("view,id", ",1", '"",2', "PA,3"),
-            {"column": "view", "value": "AP"},
-            {"view": ["AP", "AP", "PA"], "id": list("123")},
         )
     ],
 }
