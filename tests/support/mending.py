@@ -159,14 +159,6 @@ CASES: dict[str, list[Case]] = {
             {"id": ["1"], "text": ["two\nlines"]},
         ),
     ],
-    "rename_column": [
-        Case(
-            "t.csv",
-            csv("Study ID ,text", "01,a"),
-            {"column": "Study ID ", "new": "study"},
-            {"study": ["01"], "text": ["a"]},
-        )
-    ],
     "explode_lists": [
         Case(
             "t.parquet",
@@ -416,14 +408,6 @@ CASES: dict[str, list[Case]] = {
                 "exam": ["KNEE, two views", *["chest radiograph"] * 3, "CT chest"]
                 + ["chest radiograph"] * 2,
             },
-        )
-    ],
-    "fill_default": [
-        Case(
-            "t.csv",
-            csv("view,id", ",1", '"",2', "PA,3"),
-            {"column": "view", "value": "AP"},
-            {"view": ["AP", "AP", "PA"], "id": list("123")},
         )
     ],
 }

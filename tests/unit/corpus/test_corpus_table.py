@@ -185,7 +185,7 @@ def test_lists_and_pictures_come_with_the_lines_that_mend_them(
             studies_of(path)
         except DataError as refused:
             sentence, _, lines = str(refused).partition("\n")
-            assert sentence.endswith("to the file that they write:")
+            assert "set corpus.table.file to the file that they write" in sentence
             exec(lines, {})
             path = Path(mended_path(path))
     assert {entry["id"] for entry in studies_of(path).values()} == kept
