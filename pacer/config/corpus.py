@@ -97,6 +97,30 @@ Dates = Literal[
 DATE_FORMS: tuple[str, ...] = get_args(Dates)
 
 
+Column = Literal[
+    "site",
+    "subject",
+    "study",
+    "image",
+    "frontal",
+    "lateral",
+    "exam",
+    "view",
+    "date",
+    "time",
+    "order",
+    "split",
+    "findings",
+    "impression",
+    "indication",
+    "history",
+    "previous_report",
+    "whole_report",
+]
+#: The columns of a table.
+COLUMNS: tuple[str, ...] = get_args(Column)
+
+
 class TableOfStudies(Format):
     files: ClassVar = ("file",)
     removed: ClassVar = {
@@ -105,7 +129,7 @@ class TableOfStudies(Format):
     }
 
     file: str | None
-    columns: dict[str, str]
+    columns: dict[Column, str]
     delimiter: Delimiter | None = None
     encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8"
     sheet: str | None = None

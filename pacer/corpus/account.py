@@ -34,8 +34,26 @@ PROBLEM_SCHEMA["rows"] = pl.Int64()
 _LIST_SCHEMA = PROBLEM_SCHEMA | {"value": pl.String()}
 #: Maximum number of reasons in an error message.
 _SHOWN = 10
-#: Maximum number of further rows that an error message names for one reason.
-_PLACES = 3
+
+
+#: A fault: the field, the message, and the refused value if messages may quote it.
+FAULT = pl.Struct({"field": pl.String(), "reason": pl.String(), "value": pl.String()})
+
+
+def fault_where(
+    where: pl.Expr, field: str, reason: str | pl.Expr, value: pl.Expr | None = None
+) -> pl.Expr:
+    """Return the fault of the rows for which ``where`` holds; null for the others.
+
+    Args:
+        value: the refused value, if messages may quote it.
+    """
+    fault = pl.struct(
+        field=pl.lit(field),
+        reason=pl.lit(reason) if isinstance(reason, str) else reason,
+        value=pl.lit(None) if value is None else value,
+    )
+    return pl.when(where).then(fault.cast(FAULT))
 
 
 class Rows(NamedTuple):
@@ -66,7 +84,7 @@ class Rows(NamedTuple):
             field: the column that is at fault; empty if none is.
             kind: ``BAD``, ``LEFT_OUT`` or ``PRIOR_ONLY``.
             reason: may quote only ids, dates, views, splits and paths.
-            value: the refused value, if it may be quoted, or the place of its other occurrence.
+            value: the refused value, if it may be quoted, or where it occurred first.
         """
         is_excluded = self.used.select(where.fill_null(False)).to_series()
         if not is_excluded.any():
@@ -184,9 +202,10 @@ class Account(NamedTuple):
             )
         problems = self.listed.filter(kind=BAD)
         alike = problems.group_by("field", "reason", maintain_order=True)
-        alike = alike.agg(pl.first("file", "row", "value"), others=pl.col("row").slice(1))
+        alike = alike.agg(pl.first("file", "row", "value"), others=pl.len() - 1)
         examples = [
-            f"\n  {row['file']} {row['row']} {row['field']}: {row['reason']}{_also(row['others'])}"
+            f"\n  {row['file']} {row['row']} {row['field']}: {row['reason']}"
+            + (f" (and {row['others']:,} more)" if row["others"] else "")
             for row in alike.head(_SHOWN).with_columns(_reason_with_value()).to_dicts()
         ]
         if alike.height > len(examples):
@@ -198,15 +217,6 @@ class Account(NamedTuple):
             f"raise corpus.max_bad_rows to exclude them (all are listed in {table}: "
             f"{problems.height} {lines}){''.join(examples)}"
         )
-
-
-def _also(places: list[str]) -> str:
-    """Name further rows with the same reason, for an error message."""
-    if not places:
-        return ""
-    first = ", ".join(places[:_PLACES])
-    others = f" and {len(places) - _PLACES:,} others" if len(places) > _PLACES else ""
-    return f" (also {first}{others})"
 
 
 def _reason_with_value() -> pl.Expr:

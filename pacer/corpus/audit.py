@@ -5,14 +5,12 @@ from itertools import combinations
 from typing import Any
 
 import polars as pl
-from rich.filesize import decimal
 
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.core.io import yaml_beside
 from pacer.core.schemas import SPLITS
-from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Account, Notes
-from pacer.corpus.checks import IN_POLARS, mender, on_one_line
+from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Account
+from pacer.corpus.checks import IN_POLARS, TOPICS, mender, on_one_line
 from pacer.corpus.images import DECODED
 from pacer.display.numbers import Check, counted, number, share
 from pacer.images.greyscale import MISSING
@@ -37,9 +35,6 @@ _NAMED = 5
 #: Number of values that the line of a note names; the others are only counted.
 _VALUES = 8
 
-#: Titles of the readers' notes and their remedies, by topic.
-_TOPICS = yaml_beside(__file__, "topics.yaml")
-
 
 def audit_corpus(
     records: pl.DataFrame,
@@ -62,7 +57,6 @@ def audit_corpus(
     # a corpus that is used only for evaluation has no train split
     has_train = any(counts["train"]["records"] for counts in contexts.values())
     splits = SPLITS if has_train else SPLITS[1:]
-    overlap = {name: _overlap(records, f"{name}_id") for name in ("study", "subject")}
     rows = {
         "used": int(records.unique("examination")["rows"].sum()),
         "bad": account.rows(BAD),
@@ -80,12 +74,9 @@ def audit_corpus(
         }
         for topic, sources in sorted(account.notes.topics.items())
     }
-    num_originals = records["findings_original"].count()
-    has_originals = config.original_references is not None
-    originals = f"for {number(num_originals)} of {number(records.height)} records"
     checks = [
-        _fault("Studies in two splits", _shared(overlap["study"])),
-        _fault("Patients in two splits", _shared(overlap["subject"])),
+        _fault("Studies in two splits", _shared(records, "study_id")),
+        _fault("Patients in two splits", _shared(records, "subject_id")),
         _rows(read, rows),
         _fault("Bad rows or records", _reasons(bad)),
         _fault("Rows or records left out", _reasons(left_out))._replace(
@@ -95,17 +86,16 @@ def audit_corpus(
         *_images(images, unusable),
         _empty(contexts, splits),
         _wording(account.notes.wording, config.unseen_comparisons),
-        *_priors(priors, set(records["context"]), config, account.notes),
+        *_priors(priors, set(records["context"]), config, account.notes.empty_priors),
         *(
             note(topic, by_source, mender(config) if config.format == "table" else None)
             for topic, by_source in topics.items()
         ),
-        Check(
-            "Original references",
-            originals if has_originals else "not available",
-            num_originals > 0 or not has_originals,
-        ),
     ]
+    if config.original_references is not None:
+        originals = records["findings_original"].count()
+        detail = f"for {number(originals)} of {number(records.height)} records"
+        checks.append(Check("Original references", detail, originals > 0))
     return {
         "records": records.height,
         "contexts": contexts,
@@ -114,8 +104,6 @@ def audit_corpus(
         "excluded": {"count": sum(bad.values()), "reasons": bad},
         "left_out": {"count": sum(left_out.values()), "reasons": left_out},
         "notes": topics,
-        "overlap": overlap,
-        "images": {"count": images.height},
         "checks": [check._asdict() for check in checks],
     }
 
@@ -153,18 +141,11 @@ def _fault(name: str, detail: str) -> Check:
     return Check(name, detail or "none", not detail)
 
 
-def _overlap(records: pl.DataFrame, column: str) -> dict[str, dict[str, Any]]:
-    """Return the number of values that two splits share, and at most 20: ``{"train-val": {count,
-    examples}, ...}``."""
+def _shared(records: pl.DataFrame, column: str) -> str:
+    """Count the ids that two splits share."""
     ids = {split: set(records.filter(split=split)[column]) for split in SPLITS}
-    shared = {f"{a}-{b}": sorted(ids[a] & ids[b]) for a, b in combinations(SPLITS, 2)}
-    return {splits: {"count": len(both), "examples": both[:20]} for splits, both in shared.items()}
-
-
-def _shared(pairs: Mapping[str, Mapping[str, Any]]) -> str:
-    return counted(
-        {pair.replace("-", " and "): shared["count"] for pair, shared in pairs.items()}, "{} in {}"
-    )
+    shared = {f"{a} and {b}": len(ids[a] & ids[b]) for a, b in combinations(SPLITS, 2)}
+    return counted(shared, "{} in {}")
 
 
 def _rows(read: Mapping[str, int], rows: Mapping[str, int]) -> Check:
@@ -225,20 +206,13 @@ def _images(images: pl.DataFrame, unusable: pl.DataFrame) -> Iterator[Check]:
         "Images missing or unreadable",
         counted({"missing": missing, "unreadable": unusable.height - missing}),
     )
-    sizes = images.select("width", "height")
-    smallest = "{} × {}".format(*sizes.min().row(0))
-    largest = "{} × {}".format(*sizes.max().row(0))
-    pixels = smallest if smallest == largest else f"{smallest} to {largest}"
     many = images.height + unusable.height > DECODED
     decoded = (
         f"{DECODED} decoded (a seeded sample; `features` decodes the others)"
         if many
         else "all decoded"
     )
-    yield Check(
-        "Images",
-        f"{number(images.height)}, {decimal(sum(images['bytes']))}, {pixels} pixels; {decoded}",
-    )
+    yield Check("Images", f"{number(images.height)}; {decoded}")
 
 
 def _empty(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], splits: Sequence[str]) -> Check:
@@ -275,7 +249,7 @@ def _wording(wording: Mapping[str, tuple[int, int]], treated: str) -> Check:
 
 
 def _priors(
-    priors: pl.DataFrame, contexts: Collection[str], config: Corpus, notes: Notes
+    priors: pl.DataFrame, contexts: Collection[str], config: Corpus, empty_priors: int
 ) -> Iterator[Check]:
     """Describe the choice of previous reports. Examinations without a date neither have nor can be
     a previous examination."""
@@ -294,29 +268,23 @@ def _priors(
     else:
         any_prior = any(availability(context)[1] for context in contexts)
         detail = "the format does not say" if any_prior else "no records have a previous report"
-        undated = sum(counts["undated"] for counts in notes.topics.get("priors", {}).values())
-        if undated and not any_prior:
-            detail += (
-                f"; {number(undated)} studies have no date, so their previous studies cannot "
-                "be found"
-            )
         is_wanted = any(availability(context)[1] for context in config.contexts)
         yield Check(name, detail, any_prior or not is_wanted)
-    if notes.empty_priors and not config.keep_empty_priors:
-        yield Check("Previous reports empty after cleaning", number(notes.empty_priors), False)
+    if empty_priors and not config.keep_empty_priors:
+        yield Check("Previous reports empty after cleaning", number(empty_priors), False)
 
 
 def note(
     topic: str, by_source: Mapping[str, Mapping[str, int]], mend: Callable[..., str] | None = None
 ) -> Check:
-    """Describe one topic of a reader's notes, even if it has no title in :data:`_TOPICS`. Inputs
+    """Describe one topic of a reader's notes, even if it has no title in :data:`TOPICS`. Inputs
     with the same description are merged.
 
     Args:
         mend: for a user's own table, the polars lines by name; the description ends with what to
             do.
     """
-    about = _TOPICS.get(topic, {})
+    about = TOPICS.get(topic, {})
     alike: dict[str, list[str]] = {}
     for source, values in by_source.items():
         first = list(values.items())[:_VALUES]

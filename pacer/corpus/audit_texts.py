@@ -15,7 +15,6 @@ from pacer.tables.values import mapped
 from pacer.text.cleaning.cleaners import CLEANERS, MARKS
 from pacer.text.rules import extract_anchor
 
-_TEXTS = ("report", "report_raw", "prior_report", "indication", "history")
 #: A target that states no finding is reported if more than this share of the examinations have it:
 #: it may not be a report.
 _SHARED = 0.02
@@ -24,14 +23,13 @@ _SHARED = 0.02
 def audit_texts(path: Path) -> list[Check]:
     """Return the lines for ``records.parquet``. All lines but the first are left out if their
     number is zero."""
-    studies = read_records(path, ["study_id", "subject_id", *_TEXTS]).unique(
-        ["study_id", "report"], maintain_order=True
-    )
+    studies = read_records(
+        path, ["study_id", "subject_id", "report", "report_raw", "prior_report"]
+    ).unique(["study_id", "report"], maintain_order=True)
     notes = Notes()
     about = read_about(path)
     changed = _changed(studies, about["cleaner"])
     notes.count_first("changed_findings", "targets", changed)
-    notes.count_first("only_in_context", "studies", _only_in_context(studies))
     notes.count_first("stated_nothing", "studies", _stating_nothing(studies))
     mend = mending_line if about.get("format") == "table" else None
     return [
@@ -87,22 +85,6 @@ def _changed(studies: pl.DataFrame, cleaner: str) -> Iterator[tuple[str, str]]:
                 ),
                 study,
             )
-
-
-def _only_in_context(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:
-    """Yield a section written before the image was taken (indication or history) that affirms a
-    finding which the target does not mention, and the study id."""
-    for name in ("indication", "history"):
-        affirmed = {
-            text: {*extract_anchor(text).positive} for text in studies[name].drop_nulls().unique()
-        }
-        for study, report, text in (
-            studies.drop_nulls(name).select("study_id", "report", name).iter_rows()
-        ):
-            if affirmed[text]:
-                target = extract_anchor(report)
-                if affirmed[text].difference(target.positive, target.negative, target.uncertain):
-                    yield name, study
 
 
 def _stating_nothing(studies: pl.DataFrame) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """Traces of other formats and of lost content in a table, which the audit counts.
 
 A check is a row: the audit's topic, and one expression that finds the trace in a text, or in the
-fields of a row. ``topics.yaml`` has the title of each topic, and the polars lines that remove the
-trace. Nothing is changed here: a program cannot know which trace is meant.
+fields of a row. ``topics.yaml`` has the title of each topic, the patterns of texts, and the polars
+lines that remove the trace. Nothing is changed here: a program cannot know which trace is meant.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from pacer.config import Corpus
+from pacer.core.io import yaml_beside
 from pacer.corpus.account import Notes
 from pacer.corpus.readers.mimic_sections import Sections
 from pacer.corpus.readers.whole_reports import (
@@ -50,43 +51,27 @@ _MANY_DATES = 10
 
 #: Kinds of residue with a topic of their own, because a line of polars removes them.
 _REMOVABLE = ("entities", "tags")
+#: The topics of the audit.
+TOPICS: dict[str, Any] = yaml_beside(__file__, "topics.yaml")
 #: The checks of a text, by topic: the kinds of a trace, and the texts that have it.
 TEXT_CHECKS: dict[str, dict[str, pl.Expr]] = {
-    "residue": {
-        kind: _TEXT.str.contains(pattern)
-        for kind, pattern in RESIDUE.items()
-        if kind not in _REMOVABLE
-    },
-    **{kind: {kind: _TEXT.str.contains(RESIDUE[kind])} for kind in _REMOVABLE},
-    "no_words": {"only numbers": _TEXT.str.contains(r"^[\W\d_]*\d[\W\d_]*$")},
-    "page_marks": {
-        "headers or footers of pages": _TEXT.str.contains(r"(?im)^.{0,60}\bpage \d+ (?:of|/) ?\d+"),
-        "line numbers": _TEXT.str.contains(
-            r"(?m)^\s*1[ \t]+\S.*\n\s*2[ \t]+\S.*\n\s*3[ \t]+\S|^\s*0*10[ \t]+\S.*\n\s*0*20[ \t]+\S"
-        ),
-        "marks of a mail": _TEXT.str.contains(
-            r"(?m)^\s*>|^(?:From|Sent|To|Cc|Subject|Von|An|Betreff):\s\S|^-----Original Message"
-        ),
-    },
-    "cut_texts": {
-        "texts that end at one length": _IS_LONGEST
-        & _NUM_LONGEST.ge(pl.max_horizontal(_CUT, _CUT_SHARE * _TEXT.n_unique())),
-        "texts that end with dots or the word truncated": _TEXT.str.contains(
-            r"(?i)(?:\.\.|…|\btruncated\W{0,3})\s*$"
-        ),
-    },
-    "dictation": {
-        "spoken punctuation": _TEXT.str.contains(
-            r"(?i)\b(?:(?:new|next) (?:paragraph|line)|full stop|period new|open paren)\b|\bcomma\s"
-        ),
-        "words of a transcription": _TEXT.str.contains(
-            r"(?i)dictated but not read|[\[(](?:inaudible|unclear|sic|blank)[\])]"
-            r"|\bvoice recognition\b|\breport to follow\b|\bnot (?:yet )?(?:dictated|transcribed)\b"
-        ),
-    },
-    "headings": {"headings of sections": _TEXT.str.contains(HEADINGS_IN_SECTION)},
-    "signatures": {"a signature, stamp, phone number or name": _TEXT.str.contains(SIGNATURES)},
-    "other_examinations": {"a title of another examination": names_other_examination(_TEXT)},
+    topic: {kind: _TEXT.str.contains(pattern) for kind, pattern in about["patterns"].items()}
+    for topic, about in TOPICS.items()
+    if "patterns" in about
+}
+TEXT_CHECKS |= {kind: {kind: _TEXT.str.contains(RESIDUE[kind])} for kind in _REMOVABLE}
+TEXT_CHECKS["residue"] = {
+    kind: _TEXT.str.contains(pattern) for kind, pattern in RESIDUE.items() if kind not in _REMOVABLE
+}
+TEXT_CHECKS["cut_texts"]["texts that end at one length"] = _IS_LONGEST & _NUM_LONGEST.ge(
+    pl.max_horizontal(_CUT, _CUT_SHARE * _TEXT.n_unique())
+)
+TEXT_CHECKS["headings"] = {"headings of sections": _TEXT.str.contains(HEADINGS_IN_SECTION)}
+TEXT_CHECKS["signatures"] = {
+    "a signature, stamp, phone number or name": _TEXT.str.contains(SIGNATURES)
+}
+TEXT_CHECKS["other_examinations"] = {
+    "a title of another examination": names_other_examination(_TEXT)
 }
 
 _DAY = pl.col("day")
@@ -184,10 +169,14 @@ def on_one_line(lines: str) -> str:
 def note_texts(rows: pl.DataFrame, columns: Sequence[str], notes: Notes) -> None:
     """Count the traces of :data:`TEXT_CHECKS` in the columns, and name the first rows of each."""
     for column in columns:
-        texts = rows.select("row", text=column).drop_nulls("text")
+        texts = rows.select("row", text=column, exam="exam" if "exam" in rows.columns else None)
+        texts = texts.drop_nulls("text")
         for topic, kinds in TEXT_CHECKS.items():
             if (topic, column) != ("headings", "whole_report"):
-                _note(texts, topic, column, kinds, notes)
+                # a column exam says what the report is about
+                doubted = texts.filter(pl.col("exam").is_null())
+                is_title = topic == "other_examinations"
+                _note(doubted if is_title else texts, topic, column, kinds, notes)
 
 
 def note_rows(rows: pl.DataFrame, notes: Notes) -> None:

@@ -7,25 +7,16 @@ from pacer.corpus.account import Notes
 from pacer.corpus.checks import NO_DATES
 from pacer.tables.values import quoted
 
-#: Flag at most this many patients for their number of examinations.
-_MAX_FLAGGED = 5
-#: Flag patients with at least this many times the examinations of the next one.
-_FAR_MORE = 3
-#: Flag patients with at least this many examinations.
+#: Flag the patient with the most examinations if they are at least this many, and this many times
+#: those of the next patient.
 _MANY = 6
+_FAR_MORE = 3
 
 
 def spelling(column: str) -> pl.Expr:
-    """Normalise ids: two ids become equal if they differ only in case, blanks, leading zeros, a
-    decimal ``.0``, HL7's parts after ``^``, a word such as ``MRN:`` before a number, or
-    punctuation. Punctuation between two digits stays, unless the digits are in groups of two to
-    four (``12-34-56``)."""
-    ids = pl.col(column).str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
-    ids = ids.str.replace(r"[.,]0+$|\^.*$", "")
-    ids = ids.str.replace(r"^(\d{2,4})[-. ](\d{2,4})(?:[-. ](\d{2,4}))?$", "$1$2$3")
-    ids = ids.str.replace(r"^(?:mrn|patient|pat|pid|pt|id)[\W_]*(\d)", "$1").str.replace_all(
-        r",(\d{3})\b", "$1"
-    )
+    """Normalise ids: two ids become equal if they differ only in case, blanks, leading zeros, or
+    marks that are not between two digits (``1-11`` and ``11-1`` are two ids)."""
+    ids = pl.col(column).str.to_lowercase().str.replace_all(r"\s", "")
     ids = ids.str.replace_all(r"([^\W\d_]|^)[\W_]+|[\W_]+([^\W\d_]|$)", "$1$2")
     return ids.str.replace_all(r"(^|\D)0+(\d)", "$1$2")
 
@@ -39,18 +30,10 @@ def note_patients(records: pl.DataFrame, notes: Notes) -> None:
         pl.len().alias("records"),
     )
     patients = patients.with_columns(spelling=spelling("subject_id"))
-    patients = patients.sort("studies", descending=True, maintain_order=True)
-    studies = pl.col("studies")
-    is_gap = (
-        (studies >= _MANY)
-        & (studies >= _FAR_MORE * studies.shift(-1))
-        & (pl.int_range(pl.len()) < _MAX_FLAGGED)
-    )
-    has_many = is_gap.fill_null(False).cum_sum(reverse=True) > 0
-    flagged = patients.filter(has_many).select("subject_id", "study_id", "records")
-    for subject, study, number in flagged.iter_rows():
-        value = f"{quoted(subject)} (first: {quoted(study)})"
-        notes.count("many_studies", "records", value, number)
+    most, *others = patients.sort("studies", descending=True, maintain_order=True).to_dicts()
+    if others and most["studies"] >= max(_MANY, _FAR_MORE * others[0]["studies"]):
+        value = f"{quoted(most['subject_id'])} (first: {quoted(most['study_id'])})"
+        notes.count("many_studies", "records", value, most["records"])
     alike = patients.filter(pl.len().over("spelling") > 1)
     alike = alike.sort("spelling", maintain_order=True)
     if alike.height:

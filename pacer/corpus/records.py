@@ -16,7 +16,7 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.schemas import PRIOR_SCHEMA
-from pacer.corpus.account import BAD, LEFT_OUT, Notes, Rows
+from pacer.corpus.account import BAD, LEFT_OUT, Notes, Rows, fault_where
 from pacer.corpus.checks import note_texts
 from pacer.tables.hygiene import (
     CONTROL,
@@ -390,41 +390,38 @@ def drop_invalid(
         draft = draft.rename({"problem": f"{view}_problem", "image_place": f"{view}_place"})
 
     row_place = pl.format("{} of {} {}", mapped("record_id", quoted), "file", "row")
-    repeated = pl.struct(
-        field=pl.lit("id"),
-        reason=pl.lit("the record id occurs more than once"),
-        kind=pl.lit(BAD),
-        value=row_place.first().over("record_id"),  # where the id occurred first
-    )
-    faults = [pl.when(~pl.col("record_id").is_first_distinct()).then(repeated)]
-    for view in ("frontal", "lateral"):
-        problem = pl.col(f"{view}_problem")
-        unusable_image = pl.struct(
-            field=pl.lit(names.get(view, view)),
-            reason=problem,
-            kind=pl.lit(BAD),
-            value=pl.col(f"{view}_place"),
-        )
-        faults.append(pl.when(problem.is_not_null()).then(unusable_image))
-    emptied = pl.struct(
-        field=pl.lit(""),
-        reason=pl.lit(_ALL_COMPARES),
-        kind=pl.lit(LEFT_OUT),
-        value=pl.lit(None, pl.String),
-    )
-    faults.append(pl.when("nothing_left").then(emptied))
+    is_repeated = ~pl.col("record_id").is_first_distinct()
+    first_place = row_place.first().over("record_id")
+    faults = [
+        fault_where(is_repeated, "id", "the record id occurs more than once", first_place),
+        *(
+            fault_where(
+                pl.col(f"{view}_problem").is_not_null(),
+                names.get(view, view),
+                pl.col(f"{view}_problem"),
+                pl.col(f"{view}_place"),
+            )
+            for view in ("frontal", "lateral")
+        ),
+        fault_where(pl.col("nothing_left"), "", _ALL_COMPARES),
+    ]
     is_excluded = pl.col("fault").is_not_null()
     draft = draft.with_columns(fault=pl.coalesce(faults)).with_columns(
         is_lost=is_excluded.all().over("examination")
     )
-    listed = draft.filter(is_excluded).unnest("fault")
+    is_left_out = pl.col("reason") == _ALL_COMPARES
+    listed = (
+        draft.filter(is_excluded)
+        .unnest("fault")
+        .with_columns(kind=pl.when(is_left_out).then(pl.lit(LEFT_OUT)).otherwise(pl.lit(BAD)))
+    )
     # one bad image, or nothing left, is listed once for all records of an examination; repeated ids
     # stay apart, because their `value` holds the record id
     listed = listed.unique(["examination", "value", "reason"], keep="first", maintain_order=True)
     is_counted = pl.col("is_lost") & pl.col("examination").is_first_distinct()
     listed = listed.with_columns(rows=pl.when(is_counted).then("rows").otherwise(0))
 
-    counts_for_wording = ~is_excluded | (pl.col("fault").struct.field("kind") == LEFT_OUT)
+    counts_for_wording = ~is_excluded | (pl.col("fault").struct.field("reason") == _ALL_COMPARES)
     judged = draft.filter(pl.col("compares").is_not_null() & counts_for_wording).group_by("context")
     counts = judged.agg(pl.col("compares").sum(), records=pl.len())
     notes.wording = {

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import polars as pl
 
-from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Notes, Rows
+from pacer.corpus.account import BAD, FAULT, LEFT_OUT, PRIOR_ONLY, Notes, Rows
 from pacer.corpus.checks import IN_POLARS, on_one_line
 from pacer.images.views import is_special, parse_view
 from pacer.tables.hygiene import id_fault
@@ -26,8 +26,6 @@ TEXTS = (*REPORT, "indication", "history", PREVIOUS)
 #: Names of the previous report's texts in messages.
 OF_PREVIOUS = {f"prior_{name}": f"{name} of the previous study" for name in REPORT}
 
-#: A fault: the field, the message, and the refused value if messages may quote it.
-_FAULT = pl.Struct({"field": pl.String(), "reason": pl.String(), "value": pl.String()})
 #: The columns of image rows; those that a reader lacks are null.
 SCHEMA: dict[str, pl.DataType] = {
     "file": pl.String(),
@@ -42,7 +40,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "clock": pl.Time(),
     "order": pl.Int64(),
     "split": pl.String(),
-    "fault": _FAULT,  # why the row, and so its examination, is bad
+    "fault": FAULT,  # why the row, and so its examination, is bad
     "unused": pl.String(),  # why the examination is left out
 }
 
@@ -54,22 +52,6 @@ _VIEWS = ("PA", "AP", "other", "lateral")
 _COMPARED = {"date": "day", "order": "order", "split": "split"} | {name: name for name in TEXTS}
 #: An examination with images of two days is accepted if they were taken within this time.
 _STUDY_LASTS = timedelta(days=1)
-
-
-def fault_where(
-    where: pl.Expr, field: str, reason: str | pl.Expr, value: pl.Expr | None = None
-) -> pl.Expr:
-    """Return the fault of the rows for which ``where`` holds; null for the others.
-
-    Args:
-        value: the refused value, if messages may quote it.
-    """
-    fault = pl.struct(
-        field=pl.lit(field),
-        reason=pl.lit(reason) if isinstance(reason, str) else reason,
-        value=pl.lit(None) if value is None else value,
-    )
-    return pl.when(where).then(fault.cast(_FAULT))
 
 
 def view_rank(view: str | None, words: str = "") -> int | None:
@@ -114,7 +96,10 @@ def group_images(images: Rows, mend: Callable[..., str] | None = None) -> tuple[
         studies = studies.exclude(
             column, problem.is_not_null(), problem, BAD, mapped(column, quoted)
         )
-    reason = "the study appears under more than one subject; make its id unique"
+    reason = (
+        "the study appears under more than one subject; if these are one patient, write the id in "
+        "one way (007 is not 7), else make the study's id unique"
+    )
     reason = with_line(reason, "prefix_study", subject="subject", study="study")
     subjects = mapped("given subject", _all_quoted)
     studies = studies.exclude("study", pl.col("two subjects"), reason, BAD, subjects)
@@ -124,7 +109,8 @@ def group_images(images: Rows, mend: Callable[..., str] | None = None) -> tuple[
     for name in _COMPARED:
         reason = "the rows of the study have different values"
         if name in TEXTS:
-            reason = with_line(reason, "first_text", column=name, study="study")
+            reason += "; the lines keep the last (in place of last(), first() keeps the first)"
+            reason = with_line(reason, "last_text", column=name, study="study")
         studies = studies.exclude(name, pl.col(f"several {name}"), reason)
     reason = "the split is missing, although other rows have one"
     studies = studies.exclude("split", pl.col("lacks split"), reason)
@@ -198,6 +184,11 @@ def choose_images(
     images = studies._replace(used=image_table)
     images = images.exclude("image", pl.col("image").is_null(), "the image path is missing")
     given_view = mapped("view", quoted)
+    if role == "table":
+        no_view = "no view; the column view needs PA, AP, FRONTAL or LATERAL"
+        images = images.exclude(
+            "", pl.col("rank").is_null() & pl.col("view").is_null(), no_view, LEFT_OUT
+        )
     images = images.exclude("", pl.col("rank").is_null(), "unknown view", LEFT_OUT, given_view)
     images = images.with_columns(is_lateral=pl.col("rank") % len(_VIEWS) == _VIEWS.index("lateral"))
 
@@ -215,11 +206,8 @@ def choose_images(
     images = usable._replace(used=of_usable.sort("number", "rank", maintain_order=True))
     is_further = ~pl.struct("number", "is_lateral").is_first_distinct()
     view = pl.when("is_lateral").then(pl.lit("lateral")).otherwise(pl.lit("frontal"))
-    again = pl.when(~pl.struct("number", "image").is_first_distinct()).then(
-        pl.format("the same file as in {}", pl.col("row").first().over("number", "image"))
-    )
     reason = pl.format("a further {} image of the study", view)
-    images = images.exclude("", is_further, reason, LEFT_OUT, again)
+    images = images.exclude("", is_further, reason, LEFT_OUT)
 
     laterals = images.used.filter("is_lateral").select("number", lateral="image")
     frontals = images.used.filter(~pl.col("is_lateral")).select(

@@ -24,12 +24,11 @@ csv.field_size_limit(LARGEST)
 
 #: Separators of CSV files, by their names in the settings.
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
-#: Prefix of options of a command.
-OPTION = "--"
 #: Excel's first line that names the separator.
 _DECLARED = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)
 #: Separators that texts seldom contain, so that lines with the right number of them are rows.
 _SELDOM_IN_TEXT = ("tab", "pipe")
+_ENCODING_REMEDY = "save it as UTF-8, or for a corpus set corpus.table.encoding"
 
 
 class CsvForm(NamedTuple):
@@ -39,19 +38,6 @@ class CsvForm(NamedTuple):
     delimiter: str | None = None
     #: One of Python's names of encodings.
     encoding: str = "utf-8"
-    #: Prefix of the user's settings for these options, for messages; :data:`OPTION` if there is
-    #: only an option for the delimiter.
-    settings: str = ""
-
-    def remedy(self, other: str, own: str) -> str:
-        """Return what to do with a file whose header has the separator ``other``."""
-        if not self.settings:
-            return f"separate the cells with {own}s"
-        if self.settings == OPTION and self.delimiter is not None:
-            return f"`--delimiter` is for all files, so separate the cells of this one with {own}s"
-        if self.settings == OPTION:
-            return f'pass `--delimiter {other}`, in Python delimiter="{other}"'
-        return f"set {self.settings}delimiter: {other}"
 
 
 class _Quoting(NamedTuple):
@@ -118,7 +104,7 @@ def read_csv(path: Path, form: CsvForm) -> SourceTable:
             if not columns:
                 columns = cells
                 header = line
-                _check_separator(path, columns, separator, form)
+                _check_separator(path, columns, separator)
             elif len(cells) not in (0, len(columns)):
                 titles = "quote any cell that contains one, and remove titles above the header"
                 raise DataError(
@@ -151,8 +137,6 @@ def read_csv(path: Path, form: CsvForm) -> SourceTable:
 def _decoded_lines(path: Path, form: CsvForm) -> list[str]:
     """Return the lines of a file. Raises a DataError if they are not in the form's encoding, or in
     UTF-16, which some other encodings decode to a wrong text."""
-    can_set = form.settings not in ("", OPTION)
-    remedy = f"save it as UTF-8, or set {form.settings}encoding" if can_set else "save it as UTF-8"
     with opened(path) as content:
         mark = content.read(2)
     utf16 = "utf-16" if mark in (b"\xff\xfe", b"\xfe\xff") else ""
@@ -160,27 +144,42 @@ def _decoded_lines(path: Path, form: CsvForm) -> list[str]:
         utf16 = "utf-16-be" if mark[0] == 0 else "utf-16-le"
     encoding = form.encoding.upper()
     if utf16 and not codecs.lookup(form.encoding).name.startswith("utf-16"):
-        remedy += f": {utf16}" if can_set else ""
-        raise DataError(f"{path}: UTF-16, not {encoding}; {remedy}")
+        raise DataError(f"{path}: UTF-16, not {encoding}; {_ENCODING_REMEDY}: {utf16}")
     lines: list[str] = []
     try:
         with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
             lines.extend(file)
     except UnicodeError:
-        # the file is decoded in blocks, so the error lies after this line
-        remedy += ", for example to cp1252" if can_set else ""
-        raise DataError(f"{path}, after line {len(lines)}: not {encoding}; {remedy}") from None
+        line = _first_undecodable_line(path, form.encoding)
+        raise DataError(
+            f"{path}, line {line}: not {encoding}; {_ENCODING_REMEDY}, for example to cp1252"
+        ) from None
     if lines:
         lines[0] = lines[0].removeprefix("\ufeff")
     return lines
 
 
-def _check_separator(path: Path, columns: Sequence[str], own: str, form: CsvForm) -> None:
+def _first_undecodable_line(path: Path, encoding: str) -> int:
+    """Return the number of the first line that is not in the encoding."""
+    with opened(path) as content:
+        written = content.read()
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        decoder.decode(written, final=True)
+    except UnicodeDecodeError as error:
+        return 1 + written[: error.start].decode(encoding, errors="replace").count("\n")
+    except UnicodeError:  # of UTF-16, at the first character
+        pass
+    return 1
+
+
+def _check_separator(path: Path, columns: Sequence[str], own: str) -> None:
     """Raise a DataError if the name of a file's only column has another separator than its own."""
     if len(columns) != 1:
         return
     if others := [name for name, sign in SEPARATORS.items() if name != own and sign in columns[0]]:
         raise DataError(
-            f"{path}: the separator is a {own}, but the header has {others[0]}s: "
-            f"{form.remedy(others[0], own)}"
+            f"{path}: the separator is a {own}, but the header has {others[0]}s; set the delimiter "
+            f"to {others[0]} (corpus.table.delimiter, `--delimiter`, or delimiter= in Python), or "
+            f"separate the cells with {own}s"
         )

@@ -96,12 +96,4 @@ def _read_parquet(path: Path) -> SourceTable:
             f"{path} has a column that polars cannot read, such as times with a zone like +05:30; "
             "write times in UTC, or save the table as CSV"
         ) from None
-    of_32_bits = frame.select(pl.col(pl.Float32)).columns
-    return SourceTable(
-        path,
-        "parquet",
-        frame.columns,
-        range(1, frame.height + 1),
-        frame.rows(),
-        of_32_bits,
-    )
+    return SourceTable(path, "parquet", frame.columns, range(1, frame.height + 1), frame.rows())

@@ -4,6 +4,7 @@ Each runs with every version of polars that pyproject.toml allows; ``tests/suppo
 an odd but valid input for each.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,17 @@ from pacer.core.io import yaml_beside
 
 _LINES: dict[str, str] = yaml_beside(__file__, "mending.yaml")
 NAMES = tuple(_LINES)
-_MENDED = ".mended.parquet"
+#: End of the name of a mended table, without its suffix; from the second time on with a number.
+_MENDED = re.compile(r"\.mended(?:-(\d+))?$")
 #: Functions of polars for other suffixes than ``.csv`` and ``.tsv``, with their arguments.
 _READERS = {
     ".parquet": "read_parquet({path!r})",
     ".jsonl": "read_ndjson({path!r}, infer_schema_length=None)",
     ".ndjson": "read_ndjson({path!r}, infer_schema_length=None)",
     ".json": "read_json({path!r}, infer_schema_length=None)",
-    ".xlsx": "read_excel({path!r}, engine='openpyxl')",
-    ".xlsm": "read_excel({path!r}, engine='openpyxl')",
+    # all as text, because polars cannot read a column that has dates and texts
+    ".xlsx": "read_excel({path!r}, engine='openpyxl', infer_schema_length=0)",
+    ".xlsm": "read_excel({path!r}, engine='openpyxl', infer_schema_length=0)",
 }
 
 
@@ -32,18 +35,23 @@ def mending_line(name: str, path: str | Path = "table.csv", **values: Any) -> st
             :func:`mended_path`); and ``stem``, the first part of the names of pictures.
     """
     out = mended_path(path)
-    stem = Path(out).name.removesuffix(_MENDED)
+    stem = _MENDED.sub("", Path(out).stem)
     defaults = {"read": reading(path), "out": out, "stem": stem, "path": str(path)}
+    read = values.get("read", defaults["read"])
+    defaults["source"] = read.replace(repr(str(path)), repr(f"source{Path(path).suffix}"))
     return _LINES[name].format(**defaults | values).rstrip()
 
 
 def mended_path(path: str | Path) -> str:
-    """Return the name of the file that a line writes: ``t.csv`` becomes ``t.mended.parquet``. In a
-    pattern for several files, whose rows are written to one file, the wildcards are left out."""
+    """Return the name of the file that a line writes: ``t.csv`` becomes ``t.mended.parquet``, and
+    that ``t.mended-2.parquet``. In a pattern for several files, whose rows are written to one file,
+    the wildcards are left out."""
     path = Path(path)
     stem = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
     stem = "".join(sign for sign in stem if sign not in "*?[]") or "table"
-    return str(path.with_name(stem + _MENDED))
+    before = _MENDED.search(stem)
+    times = f"-{int(before[1] or 1) + 1}" if before else ""
+    return str(path.with_name(f"{_MENDED.sub('', stem)}.mended{times}.parquet"))
 
 
 def reading(

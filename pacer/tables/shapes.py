@@ -140,33 +140,19 @@ def with_index(
     name: str,
     ids: Collection[str],
 ) -> Mapping[str, Sequence[Any]]:
-    """Return columns, with the levels of an index as further columns by their ``names``. A single
-    level whose name is not one of ``ids`` becomes the column ``id`` if no column has ids, unless it
-    has no name and only numbers the rows."""
-    if len(names) > 1 and None in names:
+    """Return columns, with an index as a further column: under its name if that is one of ``ids``,
+    else as ``id`` if no column has ids. An index that only numbers the rows, and has no name, is
+    left out."""
+    if len(names) > 1:
+        raise DataError(f"{name}: its index has several levels; pass frame.reset_index()")
+    level = str(names[0])
+    if level in columns and index != columns[level]:
         raise DataError(
-            f"{name}: some index levels have no names; name them: frame.index.names = "
-            '["study_id", "view"], or drop the index: frame.reset_index(drop=True)'
-        )
-    if len(names) == 1:
-        has_ids = any(column.strip().lower() in ids for column in columns)
-        is_named_as_ids = str(names[0]).strip().lower() in ids
-        is_numbering = names == [None] and [str(key) for key in index] == [
-            str(row) for row in range(len(index))
-        ]
-        if not has_ids and not is_named_as_ids and not is_numbering:
-            return {"id": index, **columns}
-    if names == [None]:
-        return dict(columns)
-    if len(names) == 1 and index == columns.get(str(names[0])):
-        return columns  # set_index(..., drop=False)
-    repeated = [level for level in map(str, names) if level in columns]
-    if repeated:
-        raise DataError(
-            f"{name}: {repeated[0]} is both a column and an index level; drop the index: "
+            f"{name}: {level} is both a column and an index; drop the index: "
             "frame.reset_index(drop=True)"
         )
-    levels = zip(*index, strict=True) if len(names) > 1 else [index]
-    return {str(level): list(values) for level, values in zip(names, levels, strict=True)} | dict(
-        columns
-    )
+    if level.strip().lower() in ids:
+        return {level: index, **columns}
+    has_ids = any(column.strip().lower() in ids for column in columns)
+    is_numbering = names == [None] and list(map(str, index)) == list(map(str, range(len(index))))
+    return columns if has_ids or is_numbering else {"id": index, **columns}

@@ -12,7 +12,7 @@ import polars as pl
 
 from pacer.config.corpus import Delimiter
 from pacer.core.errors import DataError
-from pacer.tables.delimited import OPTION, CsvForm
+from pacer.tables.delimited import CsvForm
 from pacer.tables.files import open_table
 from pacer.tables.shapes import ID_COLUMNS, plain, table_of, with_index
 from pacer.tables.table import SourceTable
@@ -39,7 +39,7 @@ def open_source(
         return source
     if isinstance(source, str | Path):
         is_tsv = str(source).lower().removesuffix(".gz").endswith(".tsv")
-        table = open_table(source, None if is_tsv else CsvForm(delimiter, settings=OPTION))
+        table = open_table(source, None if is_tsv else CsvForm(delimiter))
     else:
         table = _table_in_memory(Path(name), source, ids)
     if table.kind != "csv":

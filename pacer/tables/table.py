@@ -1,7 +1,7 @@
 """The table that every reader returns, whatever the form of the file."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -41,8 +41,6 @@ class SourceTable(NamedTuple):
     #: For each row, one value per column: text in CSV (None in a blank line), else of the type in
     #: the file.
     rows: list[tuple[Any, ...]]
-    #: Columns of decimal numbers of 32 bits.
-    of_32_bits: Collection[str] = ()
     #: Numbers of rows of the other sheets of a workbook.
     unread: Mapping[str, int] | None = None
     #: The call of polars that reads the file, if it differs from that for its suffix.
@@ -82,13 +80,13 @@ class SourceTable(NamedTuple):
 
         Raises a DataError if a value is neither text nor a number, date or time.
         """
-        texts = {}
-        for name in columns:
-            exact_below = 2**24 if name in self.of_32_bits else LARGEST_EXACT
-            texts[name] = [
-                _as_text(value, f"{self.path}, {place}, {name}", exact_below)
+        texts = {
+            name: [
+                _as_text(value, f"{self.path}, {place}, {name}")
                 for place, value in zip(self.places, self.values(name), strict=True)
             ]
+            for name in columns
+        }
         frame = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()))
         if self.kind == "csv":
             frame = frame.with_columns(pl.col(pl.String).replace("", None))
@@ -157,7 +155,7 @@ def _id_text(value: Any, kind: Kind) -> str | None:
     return str(value)
 
 
-def _as_text(value: Any, place: str, exact_below: int) -> str | None:
+def _as_text(value: Any, place: str) -> str | None:
     if value is None or value != value:  # null or NaN
         return None
     if isinstance(value, str):
@@ -170,7 +168,7 @@ def _as_text(value: Any, place: str, exact_below: int) -> str | None:
     if isinstance(value, bool) or not is_known:
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
     if isinstance(value, float) and value.is_integer():
-        if abs(value) >= exact_below:  # rounded; the checks of ids refuse the exponent
+        if abs(value) >= LARGEST_EXACT:  # rounded; the checks of ids refuse the exponent
             return f"{value:e}"
         return str(int(value))
     return str(value)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from datetime import datetime
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -22,13 +23,14 @@ import polars.selectors as cs
 
 class Case(NamedTuple):
     """A file, by name, with its text or a frame, the values of the line, and the columns that come
-    out; and the text of further files."""
+    out; and the text of further files, with their encoding."""
 
     path: str
     content: str | Callable[[], pl.DataFrame]
     values: dict[str, Any]
     expected: dict[str, list[Any]]
     others: dict[str, str] | None = None
+    encoding: str = "utf-8"
 
 
 def csv(*rows: str) -> str:
@@ -41,6 +43,12 @@ def ids_of_floats() -> pl.DataFrame:
 
 def ids_of_text() -> pl.DataFrame:
     return pl.DataFrame({"id": ["101.0", "7", None], "n": [1, 2, 3]})
+
+
+def dates_of_cells() -> pl.DataFrame:
+    days: list = [datetime(2023, 1, 28), " 3.7.2024", None, datetime(2024, 2, 1, 8, 30)]
+    dates = pl.Series("date", [*days, "02.11.2024"], pl.Object)
+    return pl.DataFrame({"id": list("12345")}).with_columns(dates)
 
 
 def pictures() -> pl.DataFrame:
@@ -85,7 +93,7 @@ CASES: dict[str, list[Case]] = {
             {"column": "id", "encoding": "utf-16-le", "read": READ},
             {"id": ["7"], "n": ["é"]},
         ),
-        Case("t.xlsx", ids_of_text, {"column": "id"}, {"id": ["101", "7", None], "n": [1, 2, 3]}),
+        Case("t.xlsx", ids_of_text, {"column": "id"}, {"id": ["101", "7", None], "n": list("123")}),
     ],
     "ids_from_source": [
         Case(
@@ -94,7 +102,15 @@ CASES: dict[str, list[Case]] = {
             {},
             {"id": ["1234567890123", "007"]},
             {"source.csv": "id\n1234567890123\n007\n"},
-        )
+        ),
+        Case(
+            "t.csv",
+            "id;n\n1.23E+12;a\n",
+            {"read": "pl.read_csv('t.csv', separator=';', encoding='cp1252', infer_schema=False)"},
+            {"id": ["1234567890123", "007"], "n": ["é", "b;"]},
+            {"source.csv": 'id;n\n1234567890123;é\n007;"b;"\n'},
+            "cp1252",
+        ),
     ],
     "prefix_study": [
         Case(
@@ -142,14 +158,6 @@ CASES: dict[str, list[Case]] = {
             {"separator": ",", "encoding": "utf-8"},
             {"id": ["1"], "text": ["two\nlines"]},
         ),
-    ],
-    "rename_column": [
-        Case(
-            "t.csv",
-            csv("Study ID ,text", "01,a"),
-            {"column": "Study ID ", "new": "study"},
-            {"study": ["01"], "text": ["a"]},
-        )
     ],
     "explode_lists": [
         Case(
@@ -250,6 +258,17 @@ CASES: dict[str, list[Case]] = {
             {"date": ["2020-01-01", "2020-01-01", None, "1900-02-28"], "id": list("1234")},
         )
     ],
+    "dates_of_cells": [
+        Case(
+            "t.xlsx",
+            dates_of_cells,
+            {"column": "date"},
+            {
+                "id": list("12345"),
+                "date": ["2023-01-28", "2024-07-03", None, "2024-02-01 08:30:00", "2024-11-02"],
+            },
+        )
+    ],
     "swap_days": [
         Case(
             "t.csv",
@@ -302,15 +321,15 @@ CASES: dict[str, list[Case]] = {
     "views": [
         Case(
             "t.csv",
-            csv("view,id", " pa,1", "LAT,2", ",3", "Ap ,4"),
+            csv("view,id", " pa,1", "LAT,2", ",3", "Ap ,4", "AP supine,5"),
             {"column": "view"},
-            {"view": ["PA", "LATERAL", None, "AP"], "id": list("1234")},
+            {"view": ["PA", "LATERAL", None, "AP", "AP supine"], "id": list("12345")},
         )
     ],
-    "first_text": [
+    "last_text": [
         Case(
             "t.csv",
-            csv("study,findings", "1,", "1,a", "1,b", "2,c", '3,""'),
+            csv("study,findings", "1,b", "1,a", "1,", "2,c", '3,""'),
             {"study": "study", "column": "findings"},
             {"study": list("11123"), "findings": ["a", "a", "a", "c", None]},
         )
@@ -335,9 +354,31 @@ CASES: dict[str, list[Case]] = {
         Case(
             "t.csv",
             csv("text,id", '"Clear.\r\n  ELECTRONICALLY SIGNED by\nDr. A",1', ",2")
-            + csv('"As dictated.\nHeart.",3'),
+            + csv('"As dictated.\nHeart.",3', '"Clear.\nDr. med. A. Roe\nElectronically signed",4')
+            + csv(
+                '"Clear.\ngez. Roe",5',
+                '"Clear.\n\nA. Roe, MD\n1 May",6',
+                '"Dr. Roe was called.\nDrained.",7',
+            ),
             {"column": "text"},
-            {"text": ["Clear.\r", None, "As dictated.\nHeart."], "id": list("123")},
+            {
+                "text": ["Clear.\r", None, "As dictated.\nHeart.", "Clear.\n", "Clear.\n"]
+                + ["Clear.\n\n\n1 May", "Dr. Roe was called.\nDrained."],
+                "id": list("1234567"),
+            },
+        )
+    ],
+    "colons_after_headings": [
+        Case(
+            "t.csv",
+            csv("text,id", '"Findings\r\nClear.\n IMPRESSION \nNormal.",1', ",2")
+            + csv('"FINDINGS: Clear.\nNo findings\n",3'),
+            {"column": "text"},
+            {
+                "text": ["Findings:\nClear.\nIMPRESSION:\nNormal.", None]
+                + ["FINDINGS: Clear.\nNo findings\n"],
+                "id": list("123"),
+            },
         )
     ],
     "rename_heading": [
@@ -352,22 +393,21 @@ CASES: dict[str, list[Case]] = {
         Case(
             "t.csv",
             csv("text,id", '"\nKNEE, two views\nNo fracture.",1', "Heart normal.,2", ",3")
-            + csv('"Chest.\nNo CT for comparison.",4'),
+            + csv('"Chest.\nNo CT for comparison.",4', '"Wide heart.\nEXAM: CT chest. Clear.",5')
+            + csv(
+                '"Degenerative thoracic spine.\nClear.",6',
+                '"Screws in the thoracic spine\nseen.",7',
+            ),
             {"column": "text"},
             {
+                # a line that ends with a period, or of more than three words, is no title
                 "text": ["\nKNEE, two views\nNo fracture.", "Heart normal.", None]
-                + ["Chest.\nNo CT for comparison."],
-                "id": list("1234"),
-                "exam": ["KNEE, two views", *["chest radiograph"] * 3],
+                + ["Chest.\nNo CT for comparison.", "Wide heart.\nEXAM: CT chest. Clear."]
+                + ["Degenerative thoracic spine.\nClear.", "Screws in the thoracic spine\nseen."],
+                "id": list("1234567"),
+                "exam": ["KNEE, two views", *["chest radiograph"] * 3, "CT chest"]
+                + ["chest radiograph"] * 2,
             },
-        )
-    ],
-    "fill_default": [
-        Case(
-            "t.csv",
-            csv("view,id", ",1", '"",2', "PA,3"),
-            {"column": "view", "value": "AP"},
-            {"view": ["AP", "AP", "PA"], "id": list("123")},
         )
     ],
 }
@@ -387,7 +427,7 @@ def run(case: Case, line: str) -> None:
     else:
         case.content().write_parquet(case.path)
     for name, content in (case.others or {}).items():
-        Path(name).write_text(content, encoding="utf-8")
+        Path(name).write_text(content, encoding=case.encoding)
     with redirect_stdout(StringIO()):
         exec(line, {})
     table = pl.read_parquet("t.mended.parquet")

@@ -6,16 +6,16 @@ texts, and placeholders of removed names. A field that has not its form is a fau
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import time
 
 import polars as pl
 
 from pacer.config import DATE_FORMS
-from pacer.corpus.account import Notes
+from pacer.corpus.account import Notes, fault_where
 from pacer.corpus.checks import IN_POLARS, note_texts, on_one_line
 from pacer.corpus.readers.whole_reports import is_chest_radiograph, split_report
-from pacer.corpus.studies import TEXTS, fault_where
+from pacer.corpus.studies import TEXTS
 from pacer.tables.hygiene import CONTROL, LOST, PLACEHOLDER, fault_of, is_absent
 from pacer.tables.values import mapped, quoted
 
@@ -46,6 +46,22 @@ SPLITS = {"train": "train", "val": "val", "test": "test"} | dict.fromkeys(
 _TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
 #: A date, maybe with a time, and maybe its offset from UTC.
 _INSTANT = rf"^(\d{{4}}-\d{{2}}-\d{{2}})(?:[T ]({_TIME})(?: ?(Z|[+-]\d{{2}}:?\d{{2}}))?)?$"
+
+#: Dates and times of other forms, by patterns, and the lines that mend them.
+_DATE_LINES = {
+    r"^\d{1,2}[ .-]*[A-Za-z]{3}": "dates_with_month_names",
+    r"^\d{9,13}(?:\.\d+)?$": "seconds_since_1970",
+    r"^\d{5}(?:\.\d+)?$": "spreadsheet_days",
+}
+_OTHER_DATE_LINES = _DATE_LINES | {
+    r"^\d{4}-\d{2}-\d{2}$": "swap_days",
+    r"^\d{4}-\d{2}-\d{2} \d{2}:": "dates_of_cells",
+}
+_TIME_LINES = {r"(?i)\d ?[ap]\.?m": "times_am_pm", r"^\d{3,6}(?:\.\d+)?$": "times_of_dicom"}
+_OTHER_DATES = (
+    f"; set another form in corpus.table.dates ({', '.join(DATE_FORMS)}); a number of order "
+    "belongs in the column order"
+)
 
 
 def with_texts(rows: pl.DataFrame, notes: Notes) -> pl.DataFrame:
@@ -88,6 +104,7 @@ def _with_sections(rows: pl.DataFrame, notes: Notes) -> pl.DataFrame:
     reports = [None if text is None else split_report(text) for text in rows[WHOLE]]
     for topic, field in (
         ("whole_reports", "doubts"),
+        ("bare_headings", "bare"),
         ("unknown_headings", "unknown"),
         ("unused_sections", "unused"),
     ):
@@ -128,6 +145,17 @@ def with_parsed_fields(
     has_zone = pl.col("zone").is_not_null()
     has_time = pl.col("clock").is_not_null() | pl.col("at").is_not_null()
     is_other_time = (pl.col("clock") != pl.col("at")) & (pl.col("at") != time())
+    date_reason = pl.format(
+        "expected {}, maybe with a time (T08:30) and its zone (Z, +01:00){}",
+        pl.lit(form),
+        pl.coalesce(
+            _way("date", _DATE_LINES if dates is None else _OTHER_DATE_LINES, mend),
+            pl.lit(_OTHER_DATES),
+        ),
+    )
+    time_reason = pl.format(
+        "expected HH:MM or HH:MM:SS{}", _way("time", _TIME_LINES, mend).fill_null("")
+    )
     faults = [
         fault_where(
             pl.col("subject").str.contains(_NO_PATIENT),
@@ -139,12 +167,8 @@ def with_parsed_fields(
         fault_where(
             pl.col("site").is_null() & pl.col("site").is_not_null().any(), "site", "is missing"
         ),
-        fault_where(
-            _is_refused("date", "day"), "date", _date_reason(form, mend), mapped("date", quoted)
-        ),
-        fault_where(
-            _is_refused("time", "clock"), "time", _time_reason(mend), mapped("time", quoted)
-        ),
+        fault_where(_is_refused("date", "day"), "date", date_reason, mapped("date", quoted)),
+        fault_where(_is_refused("time", "clock"), "time", time_reason, mapped("time", quoted)),
         fault_where(
             is_other_time,
             "time",
@@ -172,10 +196,8 @@ def with_parsed_fields(
         *(_text_fault(name) for name in (*TEXTS, WHOLE)),
     ]
     clock = pl.coalesce("clock", "at")
-    offset = pl.col("zone").str.extract_groups(r"^([+-])(\d{2}):?(\d{2})$")
-    minutes = offset.struct.field("2").cast(pl.Int64) * 60 + offset.struct.field("3").cast(pl.Int64)
-    minutes = minutes * pl.when(offset.struct.field("1") == "-").then(-1).otherwise(1)
-    instant = pl.col("day").dt.combine(clock) - pl.duration(minutes=minutes)
+    instant = pl.format("{} {} {}", "day", clock, "zone")
+    instant = instant.str.to_datetime("%Y-%m-%d %H:%M:%S%.f %z")
     is_other_exam = ~mapped("exam", is_chest_radiograph, pl.Boolean)
     return rows.with_columns(
         fault=pl.coalesce(faults),
@@ -210,43 +232,15 @@ def _clock(written: pl.Expr) -> pl.Expr:
     return pl.coalesce(with_seconds, written.str.to_time("%H:%M", strict=False))
 
 
-def _date_reason(form: str, mend: Callable[..., str]) -> pl.Expr:
-    """Return the message for a date that has not the form, with the lines for what arrived."""
-
-    def line(name: str) -> pl.Expr:
-        return pl.lit(on_one_line(mend(name, column="date")))
-
-    written = pl.col("date")
-    others = f"; set another form in corpus.table.dates ({', '.join(DATE_FORMS)})"
-    way = (
-        pl.when(written.str.contains(r"^\d{1,2}[ .-]*[A-Za-z]{3}"))
-        .then(line("dates_with_month_names"))
-        .when(written.str.contains(r"^\d{9,13}(?:\.\d+)?$"))
-        .then(line("seconds_since_1970"))
-        .when(written.str.contains(r"^\d{5}(?:\.\d+)?$"))
-        .then(line("spreadsheet_days"))
-    )
-    if form != "YYYY-MM-DD":
-        is_iso = written.str.contains(r"^\d{4}-\d{2}-\d{2}$")
-        way = way.when(is_iso).then(line("swap_days"))
-    is_number = written.str.contains(r"^-?\d{1,3}$")
-    number = pl.when(is_number).then(pl.lit("; a number of order belongs in the column order"))
-    return pl.format(
-        "expected {}, maybe with a time (T08:30) and its zone (Z, +01:00){}",
-        pl.lit(form),
-        pl.coalesce(IN_POLARS + way, number, pl.lit(others)),
-    )
-
-
-def _time_reason(mend: Callable[..., str]) -> pl.Expr:
-    lines = {r"(?i)\d ?[ap]\.?m": "times_am_pm", r"^\d{3,6}(?:\.\d+)?$": "times_of_dicom"}
+def _way(column: str, lines: Mapping[str, str], mend: Callable[..., str]) -> pl.Expr:
+    """Return the lines of polars for what arrived in a column, if ``lines`` has them; else null."""
     ways = (
-        pl.when(pl.col("time").str.contains(pattern)).then(
-            pl.lit(f"{IN_POLARS}{on_one_line(mend(name, column='time'))}")
+        pl.when(pl.col(column).str.contains(pattern)).then(
+            pl.lit(f"{IN_POLARS}{on_one_line(mend(name, column=column))}")
         )
         for pattern, name in lines.items()
     )
-    return pl.format("expected HH:MM or HH:MM:SS{}", pl.coalesce(*ways, pl.lit("")))
+    return pl.coalesce(*ways)
 
 
 def _text_fault(name: str) -> pl.Expr:

@@ -21,7 +21,6 @@ from pacer.core.progress import Ticker
 from pacer.core.schemas import SPLITS
 from pacer.core.validation import reason_of
 from pacer.corpus.account import Notes, Rows
-from pacer.tables.hygiene import rounding_fault
 from pacer.tables.values import quoted, shown
 
 #: Types of the fields that are not text.
@@ -36,26 +35,15 @@ def _text(text: str) -> str:
     return text
 
 
-def _id(value: Any) -> Any:
-    if isinstance(value, str | float) and (fault := rounding_fault(str(value))):
-        raise ValueError(fault)
-    return str(value) if type(value) is int else value
-
-
 Text = Annotated[str, AfterValidator(_text)]
 #: An id: text or a whole number, without white space around it.
-Identifier = Annotated[Text, BeforeValidator(_id), AfterValidator(str.strip)]
+Identifier = Annotated[
+    Text,
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+    AfterValidator(str.strip),
+]
 #: A known field that is not read.
 Unread = Annotated[None, BeforeValidator(lambda value: None)]
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs) and content.keys() <= set(SPLITS):
-        raise ValueError(
-            f"a split appears twice ({', '.join(name for name, _ in pairs)}); merge its lists"
-        )
-    return content
 
 
 def read_annotations(path: Path) -> dict[str, list[Any]]:
@@ -64,7 +52,7 @@ def read_annotations(path: Path) -> dict[str, list[Any]]:
     object of splits with lists."""
     try:
         with opened(path) as file:
-            splits = json.load(file, object_pairs_hook=_without_repeats)
+            splits = json.load(file)
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise DataError(
             f"{path} cannot be read as JSON: {getattr(error, 'strerror', None) or error}"

@@ -13,7 +13,7 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.corpus.account import LEFT_OUT, Notes, Rows
+from pacer.corpus.account import LEFT_OUT, Notes, Rows, fault_where
 from pacer.corpus.previous import with_previous
 from pacer.corpus.readers.files import read_files
 from pacer.corpus.readers.mimic_sections import Sections, find_sections
@@ -23,7 +23,6 @@ from pacer.corpus.studies import (
     OF_PREVIOUS,
     REPORT,
     choose_images,
-    fault_where,
     group_images,
     view_rank,
 )

@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from pacer.config import Corpus
+from pacer.config.corpus import COLUMNS
 from pacer.core.errors import DataError
 from pacer.corpus.account import LEFT_OUT, Notes, Rows
 from pacer.corpus.checks import mender, note_rows
@@ -41,9 +42,6 @@ from pacer.tables.values import mapped, quoted
 _IDS = ("site", "subject", "study")
 #: Columns for the paths of an examination's images, in a table with one row per examination.
 _IMAGES = ("frontal", "lateral")
-_OTHERS = ("exam", "view", "date", "time", "order", "split")
-#: The columns of the format.
-COLUMNS = (*_IDS, "image", *_IMAGES, *_OTHERS, *TEXTS, WHOLE)
 NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS | {"prior_findings": PREVIOUS}
 
 #: A path that is a list of paths written as text.
@@ -53,7 +51,7 @@ _LIST_AS_TEXT = r"^\s*\[.*\]\s*$|\.\w{2,4}['\"]?\s*[;,|]\s*['\"]?\S+\.\w{2,4}\s*
 def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     """Return every examination of the table, which may be several files with the same columns."""
     settings = config.table
-    form = CsvForm(settings.delimiter, settings.encoding, "corpus.table.")
+    form = CsvForm(settings.delimiter, settings.encoding)
     files = matching_files(source.files["file"])
     tables = [_open(path, form, settings.sheet, notes) for path in files]
     for table in tables:
@@ -63,10 +61,10 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
                 f"{table.path} and {files[0]} differ in the columns {differ}; all files of a table "
                 "must have the same columns"
             )
-    names = _columns(tables[0], settings.columns)
+    names = _columns(tables[0], {**settings.columns})
     mend = mender(config)
     for table in tables:
-        _refuse_lists(table, names, source.images, mend, len(tables) > 1)
+        _refuse_lists(table, names, source.images, mend)
     rows = pl.concat(_rows_of(table, names, notes) for table in tables)
     rows = with_texts(_with_sites(rows), notes)
     if "frontal" in names:
@@ -111,10 +109,7 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
     # a column named order may hold anything
     names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")}
     names |= mapping
-    problems = [
-        f"unknown key {name} (expected one of {', '.join(COLUMNS)})"
-        for name in mapping.keys() - set(COLUMNS)
-    ]
+    problems: list[str] = []
     is_by_study = names.get("frontal") in have and names.get("image") not in have
     for name in ("image",) if is_by_study else _IMAGES:
         names.pop(name, None)
@@ -122,7 +117,15 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
     if not is_by_study and not _may_be_dicom(table, names.get("image")):
         needed.append("view")
     for name in dict.fromkeys((*needed, *(name for name in mapping if name in names))):
-        if names.get(name) not in have:
+        if names.get(name) in have:
+            continue
+        others = [key for key, column in mapping.items() if column == name]
+        if name not in names and others:
+            problems.append(
+                f"column {name} is mapped to {' and '.join(others)}; if it holds the {name}, too, "
+                f"add {name}: {name}"
+            )
+        else:
             problems.append(f"no column {names.get(name, name)} for {name}")
     if not any(names.get(name) in have for name in (*REPORT, WHOLE)):
         problems.append("no column for findings, impression or whole_report (all in one text)")
@@ -172,9 +175,8 @@ def _rows_of(table: SourceTable, names: Mapping[str, str], notes: Notes) -> pl.D
         pl.lit(None, pl.String).alias(name) if name not in ids else ids[name].alias(name)
         for name in _IDS
     )
-    cells = [*_IDS, "image", *_IMAGES, *_OTHERS]
     return rows.with_columns(
-        pl.col(cells).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None),
+        pl.exclude(*TEXTS, WHOLE).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None),
         file=pl.lit(str(table.path)),
         row=pl.Series(table.places, dtype=pl.String),
     )
@@ -185,10 +187,9 @@ def _refuse_lists(
     names: Mapping[str, str],
     folder: Path,
     mend: Callable[..., str],
-    is_part: bool,
 ) -> None:
-    """Raise a DataError with the polars lines that mend a table, maybe one of several files, whose
-    cells hold lists or pictures instead of a path."""
+    """Raise a DataError with the polars lines that mend a table whose cells hold lists or pictures
+    instead of a path."""
     column = names.get("image") or names["frontal"]
     cells = {name: _first_cell(table, name) for name in (column, names.get("view", "")) if name}
     lists = [name for name, cell in cells.items() if isinstance(cell, list)]
@@ -204,15 +205,11 @@ def _refuse_lists(
         )
     else:
         return
-    ways = "run these lines, then set corpus.table.file to the file that they write"
-    if is_part:
-        ways += (
-            ", which holds the rows of all files; if the files are splits, take the lines of "
-            "docs/data.md (Hugging Face's Parquet) instead, which add the column split"
-        )
     raise DataError(
         f"{table.path}, column {column}: {what}, but the format has the path of one image in a "
-        f"cell; {ways}:\n{lines}"
+        "cell; run these lines, then set corpus.table.file to the file that they write, which has "
+        "the rows of all files; if the files are splits, take the lines of docs/data.md (Hugging "
+        f"Face's Parquet) instead, which add the column split:\n{lines}"
     )
 
 

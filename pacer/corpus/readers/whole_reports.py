@@ -44,6 +44,7 @@ _OTHER_FORM = re.compile(
 )
 _LEAVES_FINDINGS = ("findings", "unused")
 _CONTEXT = ("indication", "history")
+_BARE = "a heading without a colon or within a line"
 _MIXED = "an indication or history that may hold the findings, not used"
 _SENTENCE_END = re.compile(r"\w{3}[.!?](?=\s|$)")
 _SECOND_SENTENCE = re.compile(r"\w{3}[.!?]\s+\S|\n\s*\n|\n[A-Z]")
@@ -104,6 +105,8 @@ class WholeReport(NamedTuple):
     unknown: tuple[str, ...]
     #: What a person should look at.
     doubts: tuple[str, ...]
+    #: Likewise, of listed headings in another form, which are read as text.
+    bare: tuple[str, ...]
 
 
 class _Part(NamedTuple):
@@ -121,8 +124,9 @@ def split_report(text: str) -> WholeReport:
     more than one sentence is not used, because the findings may stand in it."""
     (above, *parts), unknown = _split(text)
     if not parts:
-        doubts = ("no heading, so all is findings",) if above.text else ()
-        return WholeReport(Sections(findings=above.text or None), (), unknown, doubts)
+        bare = (_BARE,) if _OTHER_FORM.search(above.text) else ()
+        doubts = ("no heading, so all is findings",) if above.text and not bare else ()
+        return WholeReport(Sections(findings=above.text or None), (), unknown, doubts, bare)
     texts: dict[str, list[str]] = {}
     for part in parts:
         if part.text:
@@ -134,7 +138,9 @@ def split_report(text: str) -> WholeReport:
     for name in sections.keys() & _CONTEXT:
         sections[name] = " ".join(sections[name].split())
     unused = tuple(part.heading for part in parts if part.name == "unused" and part.text)
-    return WholeReport(Sections(**sections), unused, unknown, doubts)
+    used = (text for name in Sections._fields for text in texts.get(name, ()))
+    bare = (_BARE,) if any(map(_OTHER_FORM.search, used)) else ()
+    return WholeReport(Sections(**sections), unused, unknown, doubts, bare)
 
 
 def _doubts(parts: list[_Part], texts: Mapping[str, list[str]]) -> Iterator[str]:
@@ -156,9 +162,6 @@ def _doubts(parts: list[_Part], texts: Mapping[str, list[str]]) -> Iterator[str]
     below = [two.text for one, two in pairwise(parts) if (one.name, two.name) == _LEAVES_FINDINGS]
     if any(map(_SECOND_SENTENCE.search, below)):
         yield "findings that may go on below a heading that is not used"
-    used = (text for name in Sections._fields for text in texts.get(name, ()))
-    if any(map(_OTHER_FORM.search, used)):
-        yield "a heading without a colon or within a line, read as text"
 
 
 def _split(text: str) -> tuple[list[_Part], tuple[str, ...]]:

@@ -104,9 +104,7 @@ def test_when_nothing_is_left_the_reasons_are_told(tiny) -> None:
 
 def test_every_problem_is_in_the_table_even_when_the_corpus_is_refused(tiny) -> None:
     tiny.files["sn"]["train"] = [{"id": str(n)} for n in range(25)]
-    with pytest.raises(
-        DataError, match=r"25 unusable rows(.|\n)*train\[0\] .*also train\[1\], .* and 21 others"
-    ):
+    with pytest.raises(DataError, match=r"25 unusable rows(.|\n)*train\[0\] .* \(and 24 more\)"):
         tiny.build()
     table = pl.read_csv(tiny.out / "corpus.problems.csv")
     assert table.height == 25
@@ -122,9 +120,7 @@ def test_overlap_between_splits_is_audited(tiny) -> None:
     moved = dict(tiny.files["sn"]["train"][1], id="other")
     tiny.files["sn"]["test"].append(moved)
     audit = tiny.build()
-    lines, overlap = lines_of(audit), audit["overlap"]
-    assert overlap["study"]["train-test"] == {"count": 1, "examples": ["50000002"]}
-    assert overlap["subject"]["train-val"]["count"] == 0
+    lines = lines_of(audit)
     assert (
         lines["Patients in two splits"] == lines["Studies in two splits"] == "1 in train and test"
     )

@@ -10,10 +10,9 @@ from pacer.corpus.audit_texts import audit_texts
 from pacer.text.cleaning.cleaners import CLEANERS
 from tests.support.made_records import few_records
 
-SHARED, CHANGED, CONTEXT, NOTHING = (
+SHARED, CHANGED, NOTHING = (
     "Texts of over 20 words shared by several patients",
     "Targets in which the cleaner changes the findings that the rules read, by kind of mark",
-    "Findings that the indication or history affirms and the target does not mention",
     "Targets that over 2% of the studies share and that neither affirm nor deny a finding",
 )
 
@@ -29,9 +28,7 @@ def lines_of(
         .head(length)
         .with_columns(study_id=pl.Series([f"s{i}" for i in range(length)]))
     )
-    records = records.with_columns(
-        indication=None, history=None, report=pl.lit("no edema ."), report_raw=pl.lit("No edema.")
-    )
+    records = records.with_columns(report=pl.lit("no edema ."), report_raw=pl.lit("No edema."))
     records = records.with_columns(
         pl.Series(name, values, pl.String) for name, values in columns.items()
     )
@@ -80,17 +77,7 @@ def test_what_a_cleaner_changes_is_counted_by_mark(kind: str, raw: str, tmp_path
     assert CHANGED not in lines_of(tmp_path, report_raw=[same, same])
 
 
-def test_findings_of_the_context_and_shared_targets_that_state_none(tmp_path: Path) -> None:
+def test_shared_targets_that_state_nothing_are_counted(tmp_path: Path) -> None:
     reports = ["no edema .", "left effusion .", "edema ?", "stable .", "stable .", "normal ."]
-    indications = ["Left effusion.", "Left effusion.", "Edema.", None, "Edema?", "No edema."]
-    lines = lines_of(
-        tmp_path,
-        report=reports,
-        indication=indications,
-        history=[None, None, None, "Edema.", None, "cough"],
-    )
-    assert lines[CONTEXT] == "studies: 1 × indication (first: s0), 1 × history (first: s3)"
+    lines = lines_of(tmp_path, report=reports)
     assert lines[NOTHING] == "studies: 2 × of 2 studies with one target (first: s3)"
-    assert CONTEXT not in lines_of(
-        tmp_path, report=["edema .", "edema ."], indication=["Edema.", None]
-    )

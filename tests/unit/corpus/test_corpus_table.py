@@ -21,6 +21,7 @@ from pacer.corpus.account import Notes
 from pacer.corpus.readers.table import read
 from pacer.corpus.records import seeded_split
 from pacer.corpus.source import Source
+from pacer.tables.mending import mended_path
 from tests.support.cases import cases, listed_cases
 from tests.support.corpus import BASE, read_rows
 
@@ -184,9 +185,9 @@ def test_lists_and_pictures_come_with_the_lines_that_mend_them(
             studies_of(path)
         except DataError as refused:
             sentence, _, lines = str(refused).partition("\n")
-            assert sentence.endswith("to the file that they write:")
+            assert "set corpus.table.file to the file that they write" in sentence
             exec(lines, {})
-            path = path.with_suffix(".mended.parquet")
+            path = Path(mended_path(path))
     assert {entry["id"] for entry in studies_of(path).values()} == kept
     found = pl.read_parquet(path)
     assert set(found["study"]) == {"s", "t"}

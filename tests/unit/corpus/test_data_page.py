@@ -6,9 +6,8 @@ from typing import get_args
 import pytest
 
 from pacer.config import DATE_FORMS
-from pacer.config.corpus import Delimiter, TableOfStudies
-from pacer.corpus.audit import _TOPICS
-from pacer.corpus.readers.table import COLUMNS
+from pacer.config.corpus import COLUMNS, Delimiter, TableOfStudies
+from pacer.corpus.checks import TOPICS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
 
@@ -20,7 +19,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-
         [f"`{name}`" for name in TableOfStudies.model_fields],
         DATE_FORMS,
         get_args(Delimiter),
-        [f"`{topic['line']}`" for topic in _TOPICS.values() if "line" in topic],
+        [f"`{topic['line']}`" for topic in TOPICS.values() if "line" in topic],
     ],
     ids=["columns", "settings", "dates", "delimiters", "lines"],
 )

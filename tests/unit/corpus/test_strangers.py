@@ -12,10 +12,8 @@ from PIL import Image
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.core.io import yaml_beside
 from pacer.core.schemas import PRIOR_SCHEMA, read_records, read_table
-from pacer.corpus import audit as audit_module
-from pacer.corpus.checks import IN_POLARS
+from pacer.corpus.checks import IN_POLARS, TOPICS
 from tests.support.cases import cases
 from tests.support.corpus import built, lines_of, looks_of
 from tests.support.dicom import write_dicom
@@ -23,10 +21,7 @@ from tests.support.profiles import profile
 from tests.support.real import real
 
 BASE = profile("table").corpus.model_dump() | {"images": ".", "max_bad_rows": 9}
-TITLES = {
-    topic: about["title"]
-    for topic, about in yaml_beside(audit_module.__file__, "topics.yaml").items()
-}
+TITLES = {topic: about["title"] for topic, about in TOPICS.items()}
 #: The columns of a case that gives only `rows`.
 HEADER = "subject,study,image,view,date,findings\n"
 

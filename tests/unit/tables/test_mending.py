@@ -72,10 +72,13 @@ def test_a_pattern_for_several_files_is_read_as_one_table(tmp_path: Path) -> Non
         assert eval(reading(pattern), {"pl": pl})["id"].to_list() == ids
         assert mended_path(pattern) == str(tmp_path / "t-.mended.parquet")
     assert mended_path("d/*.csv.gz") == "d/table.mended.parquet"
+    assert mended_path("d/t.mended.parquet") == "d/t.mended-2.parquet"
+    assert mended_path("d/t.mended-2.parquet") == "d/t.mended-3.parquet"
 
 
 def test_calls_that_read_other_files() -> None:
     assert reading("t.csv", ";", "utf-16-le", skip_lines=1) == READ
     assert (
-        reading("t.xlsx", sheet="A") == "pl.read_excel('t.xlsx', engine='openpyxl', sheet_name='A')"
+        reading("t.xlsx", sheet="A")
+        == "pl.read_excel('t.xlsx', engine='openpyxl', infer_schema_length=0, sheet_name='A')"
     )
