@@ -50,8 +50,11 @@ def run_script() -> None:
 
 def place_of(command: Sequence[str]) -> str:
     """Say which of the pipeline's stages a script and its arguments run, and for one that trains
-    which follow; empty if ``dvc.yaml`` does not run them."""
-    stages = parse_yaml(Path("dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    which follow; empty if no ``dvc.yaml`` runs them."""
+    pipeline = Path("dvc.yaml")
+    if not pipeline.exists():
+        return ""
+    stages = parse_yaml(pipeline.read_text(encoding="utf-8"))["stages"]
     names = [name for name, stage in stages.items() if stage["cmd"].endswith(" ".join(command))]
     if not names:
         return ""
