@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler
@@ -70,9 +70,9 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
     return figure.format(data_uri(small), name, caption)
 
 
-def result_page(result: Result, commits: bool = True) -> str:
-    """Return the HTML of one report: the report, its notes, its list of findings, which a person
-    may change if the model ``commits``, and the maps of the encoder."""
+def result_page(result: Result, commits: bool = True, notes_of_model: Collection[str] = ()) -> str:
+    """Return the HTML of one report: the report, its list of findings, which a person may change if
+    the model ``commits``, its notes without those of the model, and the maps of the encoder."""
     commitment = None if result.fallback else result.commitment
     reading = Reading(
         title="Report",
@@ -81,15 +81,15 @@ def result_page(result: Result, commits: bool = True) -> str:
         commitment=commitment,
         contradicted=result.contradictions(),
         gate=result.gate,
-        fallback=result.fallback,
     )
     pictures = []
     for name, routing in result.routing().items():
         image = Image.fromarray(routing.image)
         overlay = routing_overlay(name, image, routing.weights, routing.depths)
         pictures.append(Picture(name, overlay.address, overlay))
-    # the departures name what the report does not state of a person's list, as a note would
-    notes = notes_of([replace(result, given=False)])
+    own_notes = tuple(note for note in result.notes if note not in notes_of_model)
+    # what the report does not state of a person's list is among the departures
+    notes = notes_of([replace(result, given=False, notes=own_notes)])
     return render(
         "result.html",
         result=result,
@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
             if select([self.connection], [], [], 0)[0] and not self.connection.recv(1, MSG_PEEK):
                 raise ConnectionAbortedError  # the browser disconnected while the request waited
             [result] = reporter.generate([case])
-            return result_page(result, reporter.commit)
+            return result_page(result, reporter.commit, reporter.notes)
 
     def _refusal(self) -> tuple[int, bytes] | None:
         """Return a status and a sentence for a request that the page would not send, else None."""

@@ -174,7 +174,7 @@ def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(
     note = "the model was trained only with images of view PA; view {} is treated as unknown"
     assert asked == {
         f"other: {note.format('AP')}": 2,
-        f"other: {note.format('other')}": 4,
+        "other: ": 4,  # nobody named a view
         "PA: ": 4,
     }
     assert records.filter(study_id="2")["view"].unique().to_list() == ["AP"]
@@ -244,11 +244,7 @@ def test_a_persons_list_may_have_attributes(
     assert "attributes" not in reporter(case.frontal).as_dict()
 
 
-CHOICES = [
-    {"select": "agreement"},
-    {"commitment": "read"},
-    {"commitment": "read", "select": "agreement"},
-]
+CHOICES = [{"select": "agreement"}, {"commitment": "read", "select": "agreement"}]
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: ", ".join(choice.values()))
@@ -262,7 +258,7 @@ def test_reports_by_other_choices_are_those_of_the_decode_stage(
         update=choice | {"threshold": 0.6, "max_new_tokens": 120, "candidates": 2}
     )
     monkeypatch.setattr(reporter._generator, "decode", decode)
-    lines = [*world.predictions("sn")[:2], *world.predictions("mw")[:1]]
+    lines = [*world.predictions("sn")[:1], *world.predictions("mw")[:1]]
     ids = [line["record_id"] for line in lines]
     results = reporter.generate([world.case(record_id) for record_id in ids])
     model, record = load_model(world.root / "calibrate", world.backbones)
