@@ -73,7 +73,7 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
 def result_page(result: Result, commits: bool = True, notes_of_model: Collection[str] = ()) -> str:
     """Return the HTML of one report: the report, its list of findings, which a person may change if
     the model ``commits``, its notes without those of the model, and the maps of the encoder."""
-    commitment = None if result.fallback else result.commitment
+    commitment = result.commitment
     reading = Reading(
         title="Report",
         sources=f"written from: {SOURCES[result.context]}",
@@ -82,6 +82,7 @@ def result_page(result: Result, commits: bool = True, notes_of_model: Collection
         contradicted=result.contradictions(),
         gate=result.gate,
     )
+    has_both = commitment is not None and not result.fallback
     pictures = []
     for name, routing in result.routing().items():
         image = Image.fromarray(routing.image)
@@ -95,7 +96,8 @@ def result_page(result: Result, commits: bool = True, notes_of_model: Collection
         result=result,
         reading=reading,
         pictures=pictures,
-        departures=[] if commitment is None else departures(commitment, result.report),
+        departures=departures(commitment, result.report) if has_both else [],
+        has_both=has_both,
         notes=[note.removeprefix(f"{result.context.upper()}: ") for note in notes],
         likeliest=_likeliest(result),
         shown_from=SHOWN,

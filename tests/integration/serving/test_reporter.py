@@ -185,10 +185,10 @@ def test_a_report_is_written_for_a_persons_list(
     world: World, reporter: Reporter, monkeypatch, given: str, listed_as: dict | str
 ) -> None:
     monkeypatch.setattr(
-        reporter._generator, "decode", world.decode.model_copy(update={"max_new_tokens": 120})
+        reporter._generator, "decode", world.decode.model_copy(update={"max_new_tokens": 40})
     )
-    cases = [world.case(line["record_id"]) for line in world.predictions("mn")]
-    listed = [cases[0], replace(cases[1], commitment=given), cases[2]]
+    cases = [world.case(line["record_id"]) for line in world.predictions("mn")[:2]]
+    listed = [cases[0], replace(cases[1], commitment=given)]
     if isinstance(listed_as, str):
         with pytest.raises(DataError, match=listed_as):
             reporter.generate(listed)
@@ -200,9 +200,7 @@ def test_a_report_is_written_for_a_persons_list(
         results[1].generated.startswith(render_anchor(expected))
         and results[1].generated != plain[1].generated
     )
-    assert [results[place].as_dict() for place in (0, 2)] == [
-        plain[place].as_dict() for place in (0, 2)
-    ]
+    assert results[0].as_dict() == plain[0].as_dict()
     unsaid = [
         finding
         for field in expected.as_dict().values()
@@ -255,7 +253,7 @@ def test_reports_by_other_choices_are_those_of_the_decode_stage(
     if "commitment" not in choice:
         commit_to_two_tokens(monkeypatch)
     decode = world.decode.model_copy(
-        update=choice | {"threshold": 0.6, "max_new_tokens": 120, "candidates": 2}
+        update=choice | {"threshold": 0.6, "max_new_tokens": 40, "candidates": 2}
     )
     monkeypatch.setattr(reporter._generator, "decode", decode)
     lines = [*world.predictions("sn")[:1], *world.predictions("mw")[:1]]
