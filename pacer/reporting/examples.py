@@ -74,7 +74,7 @@ def pictures(
         grey = read_grey(path)
         keys = [f"{row.get('record_id')}/{view}" for row in rows]
         weights = next((routing[key] for key in keys if key in routing), None)
-        overlay = None if weights is None else square_overlay(view, grey, weights, depths)
+        overlay = None if weights is None else square_overlay(grey, weights, depths)
         found.append(Picture(view, data_uri(grey), overlay))
     return found
 

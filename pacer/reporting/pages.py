@@ -91,17 +91,18 @@ def _example(
             )
         record = corpus.get(next(iter(cases.values()))["record_id"], {})
         shown.append(record)
-        prior = record.get("prior_report")
-        readings.append([_reading(context, name, case, prior) for name, case in cases.items()])
+        row = [_reading(context, name, case) for name, case in cases.items()]
+        row[0] = row[0]._replace(prior_report=record.get("prior_report"))  # once is enough
+        readings.append(row)
     if len(systems) == 1:
         readings = [[reading for row in readings for reading in row]]
     return Example(f"Study {study}", "", pictures(shown, images, {}, ()), readings)
 
 
-def _reading(context: str, name: str, case: Mapping[str, Any], prior: str | None) -> Reading:
+def _reading(context: str, name: str, case: Mapping[str, Any]) -> Reading:
     reference, report = beside(_as_written(case, "reference"), _as_written(case, "hypothesis"))
     title = name if context == UNKNOWN else f"{context.upper()} {name}"
-    return Reading(title, SOURCES.get(context, ""), report, reference, prior)
+    return Reading(title, SOURCES.get(context, ""), report, reference)
 
 
 def _as_written(case: Mapping[str, Any], side: str) -> str:

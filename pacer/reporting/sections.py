@@ -39,8 +39,14 @@ class Text:
 
     kind: ClassVar = "text"
     text: str
-    #: Empty, or ``note`` (a warning).
-    style: str = ""
+
+
+@dataclass(frozen=True)
+class Warnings:
+    """What to know before the numbers are trusted."""
+
+    kind: ClassVar = "warnings"
+    lines: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class Figure:
         return charts.for_page(self.svg, self.name)
 
 
-Part = Text | TableBlock | Figure
+Part = Text | Warnings | TableBlock | Figure
 
 
 @dataclass(frozen=True)
@@ -136,9 +142,8 @@ def scores(results: Results) -> Section:
         spread = SPREAD.replace("`", "")  # Markdown means nothing on the page
         parts.append(Text(f"One run: {line}. {spread}"))
     caution = score_tables.caution(signature)
-    if caution:
-        parts.append(Text(f"Read with care. {caution}", "note"))
-    parts += [Text(line, "note") for line in results.scored.warnings]
+    if lines := [*filter(None, [caution]), *results.scored.warnings]:
+        parts.append(Warnings(lines))
     parts.append(TableBlock("scores", table))
     parts += shown("definitions", _definitions(signature), folded="Definitions of the scores")
     parts += shown("conventions", conventions, folded="By label convention")

@@ -86,7 +86,7 @@ def result_page(result: Result, commits: bool = True, notes_of_model: Collection
     pictures = []
     for name, routing in result.routing().items():
         image = Image.fromarray(routing.image)
-        overlay = routing_overlay(name, image, routing.weights, routing.depths)
+        overlay = routing_overlay(image, routing.weights, routing.depths)
         pictures.append(Picture(name, overlay.address, overlay))
     own_notes = tuple(note for note in result.notes if note not in notes_of_model)
     # what the report does not state of a person's list is among the departures
@@ -151,7 +151,7 @@ class Page(ThreadingTCPServer):
         page = render(
             "page.html",
             notice=NOTICE,
-            notes=reporter.notes,
+            notes=[note.removeprefix("this model: ") for note in reporter.notes],
             laterals=any(has_lateral for has_lateral, _ in sources),
             priors=any(has_prior for _, has_prior in sources),
         )

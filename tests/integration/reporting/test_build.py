@@ -211,7 +211,8 @@ def test_a_corpus_without_gate_router_or_examples(make_run, tmp_path: Path):
     run = make_run(tmp_path / "run", contexts=("sn", "mn"), bare=True)
     page = page_of(run, tmp_path / "reports")
     assert 'class="gauge"' not in page.html
-    assert "Read with care" not in page.text and "SW" not in page.text
+    assert "stand-in" not in page.text and "The corpus is generated" not in page.text
+    assert "SW" not in page.text
     change_json(
         run.root / "predictions" / "manifest.json", lambda manifest: manifest.update(examples=[])
     )

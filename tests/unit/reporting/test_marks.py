@@ -107,7 +107,7 @@ def test_addresses_hold_the_image(mode: str):
 def test_a_map_is_warm_where_a_patch_takes_more_of_a_depth_and_clear_at_the_even_share():
     weights = np.full((2, 4, 2), 0.5, np.float32)
     weights[0, 3], weights[1, 0] = (0.9, 0.1), (0.2, 0.8)
-    overlay = routing_overlay("frontal", Image.new("L", (56, 28)), weights, (3, 6))
+    overlay = routing_overlay(Image.new("L", (56, 28)), weights, (3, 6))
     assert [(one.depth, round(one.mean, 4)) for one in overlay.maps] == [(3, 0.5125), (6, 0.4875)]
     assert (
         overlay.even == 0.5
@@ -120,9 +120,7 @@ def test_a_map_is_warm_where_a_patch_takes_more_of_a_depth_and_clear_at_the_even
     assert first[top_right][0] > first[top_right][2] and second[top_right][2] > second[top_right][0]
     assert first[bottom_left][2] > first[bottom_left][0]
     assert first[top_right][3] > first[bottom_left][3] > first[middle][3] == 0
-    even = routing_overlay(
-        "frontal", Image.new("L", (8, 8)), np.full((2, 4, 2), 0.5, np.float32), (3, 6)
-    )
+    even = routing_overlay(Image.new("L", (8, 8)), np.full((2, 4, 2), 0.5, np.float32), (3, 6))
     assert even.farthest == 1e-3 and not any(
         picture(one.address)[..., 3].any() for one in even.maps
     )
@@ -133,7 +131,7 @@ def test_the_patch_grid_spans_the_middle_square():
     wide.paste(255, (100, 0, 200, 100))
     weights = np.full((4, 2), 0.5, dtype=np.float32)
     weights[1] = (0.9, 0.1)
-    overlay = square_overlay("frontal", wide, weights, (4, 12))
+    overlay = square_overlay(wide, weights, (4, 12))
     shown = picture(overlay.address)
     assert shown.shape == (100, 100) and shown.min() > 200
     assert picture(overlay.maps[0].address)[..., 3].tolist() == [
