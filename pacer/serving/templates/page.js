@@ -91,8 +91,8 @@ async function write(commitment = "") { // the user's list of findings; empty: t
     if (running === own) { running = null; updateButtons(); }
   }
   showState(state);
-  panel.querySelector(":scope > .problem")?.remove();
-  if (commitment && !state) return panel.insertAdjacentHTML("afterbegin", html); // the list can be corrected
+  panel.querySelector("#list .problem")?.remove();
+  if (commitment && !state) return $("#list").insertAdjacentHTML("beforeend", html); // the list can be corrected
   panel.innerHTML = html;
   const top = $("#results").getBoundingClientRect().top; // in a narrow window the results are below the case
   if (top < 0 || top > innerHeight / 2) $("#results").scrollIntoView();

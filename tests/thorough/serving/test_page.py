@@ -193,7 +193,7 @@ def test_a_list_that_is_changed_rewrites_the_report(
         assert finding in page.input_value("#commitment")
     page.fill("#commitment", "positive: bad air")
     page.click("#list button")
-    page.wait_for_selector("#report > .problem:has-text('is not a finding; choose from')")
+    page.wait_for_selector("#list .problem:has-text('is not a finding; choose from')")
     assert page.input_value("#commitment") == "positive: bad air"
     given = "positive: bilateral pleural effusion; negative: edema"
     page.fill("#commitment", given)
