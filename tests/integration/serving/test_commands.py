@@ -174,16 +174,10 @@ def write_table(folder: Path, cases: list[Case]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("batch_size", [4, 100])
 def test_every_case_of_a_table_has_its_line(
-    world: World,
-    reporter: Reporter,
-    cases: list[Case],
-    tmp_path: Path,
-    monkeypatch,
-    batch_size: int,
+    world: World, reporter: Reporter, cases: list[Case], tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(reporter, "batch_size", batch_size)
+    monkeypatch.setattr(reporter, "batch_size", 4)  # the six cases are two batches
     table, out = write_table(tmp_path, cases), tmp_path / "deep" / "reports.jsonl"
     truncated = report_cases(reporter, read_cases(table), out)
     lines = [json.loads(line, parse_constant=pytest.fail) for line in out.read_text().splitlines()]
@@ -235,8 +229,9 @@ def test_a_stopped_run_continues(
     """Finished reports stay, a torn line and a case that has changed are done again, and the file
     is as without a stop."""
     stream, out, asked = Reporter.stream, tmp_path / "out.jsonl", list[str]()
+    cases = cases[1:5]
     report_cases(reporter, cases, tmp_path / "whole.jsonl")
-    stop_after = 4
+    stop_after = 3
 
     def interrupted(self, remaining, *arguments):
         asked[:] = [case.name for case in remaining]
@@ -248,7 +243,7 @@ def test_a_stopped_run_continues(
     monkeypatch.setattr(Reporter, "stream", interrupted)
     with pytest.raises(KeyboardInterrupt):
         report_cases(reporter, cases, out)
-    assert not out.exists() and len(asked) == 6
+    assert not out.exists() and len(asked) == 4
     [journal] = tmp_path.glob("out.jsonl.scratch/*/lines.jsonl")
     journal.write_bytes(journal.read_bytes()[:-9])
     finished = [json.loads(line)["line"]["case"] for line in journal.read_text().splitlines()[:-1]]

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from PIL import Image
@@ -82,11 +83,8 @@ def test_features_that_are_read_ahead_are_those_of_their_case(
 ) -> None:
     """Two threads read them; a case's images are kept until it is done, also if two streams
     alternate."""
-    cases = [
-        world.case(line["record_id"])
-        for context in ("sn", "mw")
-        for line in world.predictions(context)
-    ]
+    lines = [*world.predictions("sn")[:1], *world.predictions("mw")[:2]]
+    cases = [world.case(line["record_id"]) for line in lines]
     expected = {number: reporter.generate([case])[0].generated for number, case in enumerate(cases)}
     stream, kept = Generator.stream, []
 
@@ -148,7 +146,9 @@ def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(
     export_model(tmp_path / "model", world.decode, **inputs)
     read = partial(trained_generator, findings=world.root / "lists")
     table, out = (
-        with_trained_views(records, set(records.filter(split="train")["view"])),
+        with_trained_views(records, set(records.filter(split="train")["view"])).filter(
+            pl.col("context").is_in(["sn", "mw"])
+        ),
         tmp_path / "predictions",
     )
     model = world.root / "calibrate"
@@ -156,7 +156,7 @@ def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(
 
     reporter, asked = Reporter(tmp_path / "model", device="cpu"), Counter[str]()
     assert (reporter.views, reporter.sections) == (["PA"], ["findings"])
-    for context in CONTEXTS:
+    for context in ("sn", "mw"):
         for line in read_jsonl(out / f"{context}.jsonl"):
             study = int(line["record_id"][-1])
             result = reporter(
@@ -173,9 +173,9 @@ def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(
             asked[f"{result.view}: {' '.join(result.notes)}"] += 1
     note = "the model was trained only with images of view PA; view {} is treated as unknown"
     assert asked == {
-        f"other: {note.format('AP')}": 2,
-        "other: ": 4,  # nobody named a view
-        "PA: ": 4,
+        f"other: {note.format('AP')}": 1,
+        "other: ": 2,  # nobody named a view
+        "PA: ": 2,
     }
     assert records.filter(study_id="2")["view"].unique().to_list() == ["AP"]
 
