@@ -305,8 +305,8 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
 
 def build_report(results: Results, out: Path) -> None:
     """Replace ``out`` by ``index.html`` (self-contained), ``tables/`` (Markdown, LaTeX) and
-    ``figures/`` (SVG). Raises a DataError if an image of an example is missing, or nothing was
-    decoded."""
+    ``figures/`` (SVG). An example is shown without an image whose file is missing. Raises a
+    DataError if nothing was decoded."""
     line = score_tables.signature_line(results.scored.signature)
     caution = score_tables.caution(results.scored.signature)
     present = set(results.decoded["context"])
