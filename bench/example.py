@@ -11,10 +11,10 @@ The study is not chosen by how well its reports are: :func:`chosen_study` has th
 
 import base64
 import io
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -31,33 +31,27 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
 from pacer.reporting.charts import LIGHT
-from pacer.reporting.results import (
-    CaseImage,
-    ContextReport,
-    ExampleCase,
-    Results,
-    read_results,
-    study_case,
-)
+from pacer.reporting.examples import Picture as Radiograph
+from pacer.reporting.examples import pictures
+from pacer.reporting.marks import beside
+from pacer.reporting.results import Results, read_results
 from pacer.text.cleaning.wording import prior_wording
 from pacer.text.rules import extract_anchor, read_attributes
 
 #: Colour behind a finding or phrase, by how it relates to the reference of the same context.
 RIGHT, MISSING, WRONG, NEUTRAL = "#d9efdf", "#fdeec2", "#f7dcea", "#eef1f4"
-OTHER_SIDE, LESS_CERTAIN, OTHER_SEVERITY = "#e4d6f2", "#e6d3bc", "#e3e8bd"
+OTHER_SIDE, PARTLY = "#e4d6f2", "#e3e8bd"
 MARKS = {
     "opposite": "#f4b3a2",
     "wrong-side": OTHER_SIDE,
-    "less-certain": LESS_CERTAIN,
-    "other-severity": OTHER_SEVERITY,
-    "unverified": WRONG,
+    "partly": PARTLY,
+    "invented": WRONG,
     "matching": RIGHT,
 }
 LEGEND = {
     "agrees": RIGHT,
     "wrong side": OTHER_SIDE,
-    "other severity": OTHER_SEVERITY,
-    "uncertain there": LESS_CERTAIN,
+    "partly": PARTLY,
     "opposite": MARKS["opposite"],
     "not there": WRONG,
     "missing here": MISSING,
@@ -94,6 +88,14 @@ def chosen_study(results: Results) -> str:
             if only_lateral and only_prior:
                 return study
     raise DataError("no study of this run has references that differ as the picture needs")
+
+
+class ContextReport(NamedTuple):
+    """A report of the study: the rows of the corpus, of the predictions and of the scored cases."""
+
+    record: Mapping[str, Any]
+    prediction: Mapping[str, Any]
+    score: Mapping[str, Any]
 
 
 class Column:
@@ -186,11 +188,11 @@ def described(report: str) -> dict[str, Attributes]:
 def mark(here: Attributes, there: Attributes | None, suspected: bool) -> str:
     """Return the colour of a listed finding, from its attributes and those of the reference."""
     if there is None:
-        return LESS_CERTAIN if suspected else WRONG
+        return PARTLY if suspected else WRONG
     if here.side and there.side and here.side != there.side:
         return OTHER_SIDE
     severities = here.severity and there.severity
-    return OTHER_SEVERITY if severities and here.severity.isdisjoint(there.severity) else RIGHT
+    return PARTLY if severities and here.severity.isdisjoint(there.severity) else RIGHT
 
 
 def write_sources(column: Column, report: ContextReport) -> None:
@@ -232,9 +234,9 @@ def write_report(column: Column, report: ContextReport) -> None:
     column.missing(reference.positive, anchor.positive)
     column.heading("Report")
     words = []
-    for span in report.generated:
-        marks = () if "longitudinal" in span.marks else span.marks  # comparisons are no findings
-        colour = next((MARKS[mark] for mark in MARKS if mark in marks), None)
+    _, spans = beside(report.record["report"], report.prediction["report"])
+    for span in spans:
+        colour = next((MARKS[mark] for mark in span.marks if mark in MARKS), None)
         words += [(word, colour) for word in span.text.split()]
     column.write(words)
     written = extract_anchor(report.prediction["report"])
@@ -242,7 +244,7 @@ def write_report(column: Column, report: ContextReport) -> None:
     column.missing(reference.positive, mentioned)
 
 
-def draw(axes: Axes, image: CaseImage, report: ContextReport) -> None:
+def draw(axes: Axes, image: Radiograph, report: ContextReport) -> None:
     axes.axis("off")
     if report.record[image.name] is None:
         axes.add_patch(Rectangle((0, 0), 1, 1, color=NEUTRAL, transform=axes.transAxes))
@@ -255,14 +257,25 @@ def draw(axes: Axes, image: CaseImage, report: ContextReport) -> None:
 
 @dataclass(frozen=True)
 class Way:
-    """A way of decoding, with the study's reports by context."""
+    """A way of decoding, with the study's reports by context and its radiographs."""
 
     title: str
     note: str
-    case: ExampleCase
+    reports: Mapping[str, ContextReport]
+    images: Sequence[Radiograph]
 
-    def report(self, context: str) -> ContextReport:
-        return next(one for one in self.case.reports if one.record["context"] == context)
+
+def way_of(title: str, note: str, results: Results, study: str) -> Way:
+    records = results.decoded.filter(study_id=study).to_dicts()
+    scores = results.scored.cases.rows_by_key("record_id", named=True, unique=True)
+    reports = {
+        record["context"]: ContextReport(
+            record, results.predictions[record["record_id"]], scores[record["record_id"]]
+        )
+        for record in records
+    }
+    images = pictures(records, results.image_paths, results.routing, results.decoding["depths"])
+    return Way(title, note, reports, images)
 
 
 class Picture:
@@ -291,7 +304,7 @@ class Picture:
 
     def context(self, context: str, ways: Sequence[Way]) -> None:
         """Draw the sources of a context, and beside them, or below, what each way writes."""
-        report, images = ways[0].report(context), ways[0].case.images
+        report, images = ways[0].reports[context], ways[0].images
         left, width = self._places[0]
         style: dict[str, Any] = {"va": "top", "size": 10.5}
         self._figure.text(left, self._upper, context.upper(), weight="bold", **style)
@@ -310,8 +323,8 @@ class Picture:
             column = self.column(number, ends[-1] - 0.15 / HEIGHT if self._is_narrow else upper)
             column.title(way.title, way.note)
             if number == 1 and not self._is_narrow:
-                write_probabilities(column, way.report(context))
-            write_report(column, way.report(context))
+                write_probabilities(column, way.reports[context])
+            write_report(column, way.reports[context])
             ends.append(column.end)
         self._upper = min(ends) - 0.2 / HEIGHT
 
@@ -336,11 +349,11 @@ def main() -> None:
         for folder in (Path(), options.default_run)
     ]
     study = chosen_study(both[1])
-    read, default = (study_case(results, study) for results in both)
-    ways = (
-        Way("With read and agreement", "the list is read from the image", read),
-        Way("Default run", "the list is generated", default),
+    titles = (
+        ("With read and agreement", "the list is read from the image"),
+        ("Default run", "the list is generated"),
     )
+    ways = [way_of(*title, results, study) for title, results in zip(titles, both, strict=True)]
     colours: Collection[str] = LEGEND.values()
     for _ in range(2):  # the second time, the legend has only the colours in use
         picture = Picture(options.narrow)

@@ -190,7 +190,7 @@ def export(
         findings=findings if findings.is_dir() else None,
         with_backbones=with_backbones,
     )
-    add_cautions(out, Path("metrics"))
+    add_cautions(out, model, Path("metrics"))
     if with_backbones:
         models = "it includes the frozen models"
     else:

@@ -1,6 +1,5 @@
 """Intervals of parts of the cases: F1 of each observation and of groups of records (which are
-reported worse?), and the reliability of the probabilities of findings (is what is stated with 70%
-there in 70 of 100 cases?)."""
+reported worse?)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from pacer.core.anchor import FINDINGS
 from pacer.metrics.cases import contexts_of, is_labelled
 from pacer.metrics.clinical import averaged, label_rows
 from pacer.metrics.conventions import CONVENTIONS, RATIOS
-from pacer.metrics.run import cells
-from pacer.metrics.score_kinds import defined, mean, mean_rows
+from pacer.metrics.score_kinds import defined
 from pacer.statistics.halves import Interval, Key, Summed, by_unit, intervals, units_of
 
 #: Row name for the records of all contexts together.
 POOLED = "pooled"
-#: Bins of a reliability curve, with equal numbers of cells.
-BINS = 10
 
 
 @dataclass(frozen=True)
@@ -102,25 +97,3 @@ def group_scores(
     }
     scored = zip(groups, intervals(sums, resamples)[POOLED].values(), strict=True)
     return [GroupScore(name, value, int(chosen.sum()), f1) for (name, value, chosen), f1 in scored]
-
-
-class Reliability(NamedTuple):
-    """A reliability curve: by bin the mean ``probabilities`` and the ``shares`` of positive
-    cells."""
-
-    probabilities: list[float]
-    shares: list[Interval]
-
-
-def reliability(cases: pl.DataFrame) -> Reliability:
-    """Return the reliability of the probabilities of present findings in cases that have them."""
-    probability, positive = (values.ravel() for values in cells(cases))
-    units = units_of(cases)
-    patients = np.repeat(units.codes, len(FINDINGS))
-    bins = np.array_split(np.argsort(probability, kind="stable"), BINS)
-    tables = (by_unit(mean_rows(positive[part]), patients[part], units.count) for part in bins)
-    shares = intervals(
-        {("", str(place)): Summed(table, mean, (1,)) for place, table in enumerate(tables)}
-    )[""]
-    means = [float(probability[part].mean()) for part in bins]
-    return Reliability(means, list(shares.values()))

@@ -4,7 +4,7 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -14,7 +14,6 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from pacer.reporting.breakdowns import Reliability
 from pacer.statistics.halves import Interval
 
 _STYLE_SHEET = Path(__file__).parent / "templates" / "style.css"
@@ -48,28 +47,30 @@ def drawing(width: float, height: float, draw: Callable[[Any], None], columns: i
     return buffer.getvalue()
 
 
-def reliability_chart(curves: Mapping[str, Reliability]) -> str:
-    """Draw one panel per context: the share of present findings against their mean probability, by
-    bin, with intervals; correct probabilities lie on the diagonal."""
+class Curves(NamedTuple):
+    """The losses of a phase: updates and values."""
+
+    training: tuple[Sequence[float], Sequence[float]]
+    #: By context.
+    validation: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+
+
+def training_chart(phases: Mapping[str, Curves]) -> str:
+    """Draw one panel per phase: the losses of training and validation by update."""
 
     def draw(grid: Any) -> None:
-        for axes, (context, curve) in zip(np.ravel(grid), curves.items(), strict=True):
-            axes.plot([0, 1], [0, 1], color=LIGHT["--series-none"], linewidth=0.8)
-            shares = [share.value for share in curve.shares]
-            axes.plot(
-                curve.probabilities, shares, marker="o", markersize=3, color=LIGHT["--series-1"]
-            )
-            for probability, share in zip(curve.probabilities, curve.shares, strict=True):
-                if share.low is not None and share.high is not None:
-                    axes.vlines(probability, share.low, share.high, color=LIGHT["--series-1"])
-            axes.set_xlim(0, 1)
-            axes.set_ylim(0, 1)
-            axes.set_title(context.upper(), fontsize=9)
-            axes.set_xticks([0, 0.5, 1])
-            axes.set_xlabel("probability")
-        np.ravel(grid)[0].set_ylabel("share present")
+        for axes, (phase, curves) in zip(np.ravel(grid), phases.items(), strict=True):
+            axes.plot(*curves.training, color=LIGHT["--series-none"], label="training")
+            for series, (context, curve) in zip(SERIES, curves.validation.items(), strict=False):
+                name = f"validation, {context.upper()}"
+                axes.plot(*curve, marker="o", markersize=3, color=LIGHT[series], label=name)
+            axes.set_title(phase)
+            axes.set_xlabel("update")
+        most = max(np.ravel(grid), key=lambda axes: len(axes.lines))
+        most.figure.legend(handles=most.lines, loc="outside upper left", ncols=5)
+        np.ravel(grid)[0].set_ylabel("loss")
 
-    return drawing(6.6, 2.0, draw, columns=len(curves))
+    return drawing(6.6, 2.4, draw, columns=len(phases))
 
 
 def interval_chart(

@@ -74,7 +74,6 @@ class DepthMap(NamedTuple):
 class RoutingOverlay(NamedTuple):
     """The encoder's input image, and a map per depth."""
 
-    name: str
     #: The address of the image.
     address: str
     maps: tuple[DepthMap, ...]
@@ -85,7 +84,7 @@ class RoutingOverlay(NamedTuple):
 
 
 def routing_overlay(
-    name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]
+    image: Image.Image, weights: np.ndarray, depths: Sequence[int]
 ) -> RoutingOverlay:
     """Return maps of weights ``[rows, columns, K]``, which sum to 1 over K, of the K encoder blocks
     ``depths``: warm where a patch takes more than the even share of a depth, cool where less, and
@@ -99,11 +98,11 @@ def routing_overlay(
         DepthMap(depth, float(weights[:, :, place].mean()), _address(relative[:, :, place]))
         for place, depth in enumerate(depths)
     )
-    return RoutingOverlay(name, data_uri(image), maps, even, farthest)
+    return RoutingOverlay(data_uri(image), maps, even, farthest)
 
 
 def square_overlay(
-    name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]
+    image: Image.Image, weights: np.ndarray, depths: Sequence[int]
 ) -> RoutingOverlay:
     """Return the same for the middle square of a radiograph, from weights ``[N, K]``, where N is a
     square grid in row-major order: this family's image processors scale the shorter edge and crop
@@ -113,7 +112,7 @@ def square_overlay(
     left = (image.width - edge) // 2
     top = (image.height - edge) // 2
     square = image.crop((left, top, left + edge, top + edge))
-    return routing_overlay(name, square, weights.reshape(side, side, -1), depths)
+    return routing_overlay(square, weights.reshape(side, side, -1), depths)
 
 
 def _address(relative: np.ndarray) -> str:

@@ -8,14 +8,16 @@ from typing import Any
 
 import polars as pl
 
-from pacer.core.contexts import CONTEXTS, SOURCES, WITH_SOURCE
+from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.core.io import check_unused, hash_json, write_text
-from pacer.core.schemas import read_images, read_records
+from pacer.core.schemas import read_records
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.result import Result
-from pacer.reporting.html import data_uri, read_grey, render
-from pacer.reporting.marks import Statements, spans, statements_of
+from pacer.reporting.examples import Example, Reading, pictures
+from pacer.reporting.html import render
+from pacer.reporting.marks import beside
+from pacer.reporting.results import image_paths
 
 
 def show_studies(
@@ -44,9 +46,10 @@ def show_studies(
     check_unused(*paths, force=force)
     corpus = read_records(records) if records.is_file() else None
     cases = [(name, place, Result.read(place, whole=False).cases) for name, place in systems]
-    pages = [_study_page(study, cases, contexts, corpus, images) for study in studies]
-    for path, page in zip(paths, pages, strict=True):
-        write_text(path, page)
+    files = image_paths(images) if images.is_file() else {}
+    shown = [_example(study, cases, contexts, corpus, files) for study in studies]
+    for path, example in zip(paths, shown, strict=True):
+        write_text(path, render("show.html", study=example))
     return paths
 
 
@@ -55,66 +58,54 @@ def _name_of_page(study: str) -> str:
     return f"study-{name}.html" if name == study else f"study-{name}-{hash_json(study)[:8]}.html"
 
 
-def _study_page(
+def _example(
     study: str,
     systems: Sequence[tuple[str, Path, pl.DataFrame]],
     contexts: Sequence[str],
     records: pl.DataFrame | None,
-    images: Path,
-) -> str:
-    """Return the page of one examination; ``systems``: name, folder and cases of each."""
+    images: Mapping[str, str],
+) -> Example:
+    """Return one examination; ``systems``: name, folder and cases of each. Reports of several
+    systems are side by side in a row for each context, those of one system in one row."""
     corpus = {} if records is None else {row["record_id"]: row for row in _of_study(records, study)}
-    by_system = [_reports(cases, folder, study) for _, folder, cases in systems]
-    shared = [name for name in (*CONTEXTS, UNKNOWN) if all(name in rows for rows in by_system)]
-    contexts = contexts or shared or list(by_system[0])[:1]
-    for rows, (_, folder, _) in zip(by_system, systems, strict=True):
+    by_system = {name: _reports(cases, folder, study) for name, folder, cases in systems}
+    shared = [
+        name for name in (*CONTEXTS, UNKNOWN) if all(name in rows for rows in by_system.values())
+    ]
+    contexts = contexts or shared or list(next(iter(by_system.values())))[:1]
+    for rows, (_, folder, _) in zip(by_system.values(), systems, strict=True):
         missing = [context for context in contexts if context not in rows]
         if missing:
             raise DataError(
                 f"{folder} has no report for study {study} in context {missing[0]} (it has: "
                 f"{', '.join(rows)})"
             )
-    reports = [[rows[context] for context in contexts] for rows in by_system]
-    readings: list[dict[str, Any]] = []
-    first: list[Statements] | None = None
-    for context, *rows in zip(contexts, *reports, strict=True):
-        texts = [_as_written(rows[0], "reference"), *(_as_written(row) for row in rows)]
-        if any(row["reference"] != rows[0]["reference"] for row in rows):
-            names = " and ".join(name for name, *_ in systems)
+    readings: list[list[Reading]] = []
+    shown: list[Mapping[str, Any]] = []
+    for context in contexts:
+        cases = {name: rows[context] for name, rows in by_system.items()}
+        if len({case["reference"] for case in cases.values()}) > 1:
             raise DataError(
-                f"{names} have different references for study {study} in context {context}; score "
-                "both against the same references"
+                f"{' and '.join(cases)} have different references for study {study} in context "
+                f"{context}; score both against the same references"
             )
-        in_reference, *in_reports = [statements_of(text) for text in texts]
-        by_name = dict(zip((name for name, *_ in systems), in_reports, strict=True))
-        before = first or [None for _ in texts]
-        marked = [spans(texts[0], "generated", by_name, before[0])]
-        for text, of_first in zip(texts[1:], before[1:], strict=True):
-            marked.append(spans(text, "reference", {"": in_reference}, of_first))
-        first = first or [in_reference, *in_reports]
-        prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
-        readings.append(
-            {
-                "context": context,
-                "sources": SOURCES.get(context, ""),
-                "prior_report": prior_report,
-                "texts": marked,
-            }
-        )
-    of_first = [corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus]
-    views = _views(of_first, images)
-    with_lateral = [context.upper() for context in contexts if context in WITH_SOURCE[1]]
-    return render(
-        "show.html",
-        study=study,
-        systems=systems,
-        views=views,
-        given=with_lateral,
-        readings=readings,
-    )
+        record = corpus.get(next(iter(cases.values()))["record_id"], {})
+        shown.append(record)
+        row = [_reading(context, name, case) for name, case in cases.items()]
+        row[0] = row[0]._replace(prior_report=record.get("prior_report"))  # once is enough
+        readings.append(row)
+    if len(systems) == 1:
+        readings = [[reading for row in readings for reading in row]]
+    return Example(f"Study {study}", "", pictures(shown, images, {}, ()), readings)
 
 
-def _as_written(case: Mapping[str, Any], side: str = "hypothesis") -> str:
+def _reading(context: str, name: str, case: Mapping[str, Any]) -> Reading:
+    reference, report = beside(_as_written(case, "reference"), _as_written(case, "hypothesis"))
+    title = name if context == UNKNOWN else f"{context.upper()} {name}"
+    return Reading(title, SOURCES.get(context, ""), report, reference)
+
+
+def _as_written(case: Mapping[str, Any], side: str) -> str:
     """Return a text of a case before it was cleaned and put on one line; earlier versions did not
     keep it."""
     text: str = case.get(f"{side}_raw") or case[side]
@@ -144,14 +135,3 @@ def _reports(cases: pl.DataFrame, place: Path, study: str) -> dict[str, dict[str
             f"cases, such as {cases['record_id'][0]}"
         )
     return by_context
-
-
-def _views(rows: Sequence[Mapping[str, Any]], images: Path) -> dict[str, str]:
-    """Return the radiographs of the records as addresses, without those whose file does not exist
-    here."""
-    named = read_images(images).select("image_id", "path").iter_rows() if images.is_file() else ()
-    paths = {image: Path(path) for image, path in named if Path(path).is_file()}
-    present = {
-        view: row[view] for view in ("frontal", "lateral") for row in rows if row[view] in paths
-    }
-    return {view: data_uri(read_grey(paths[image])) for view, image in present.items()}

@@ -1,8 +1,4 @@
-"""Outputs of a run, which are read once for all sections of its report, and its example cases.
-
-An example is one examination in every context in which it was decoded, with the model's inputs,
-commitment and report.
-"""
+"""Outputs of a run, which are read once for all sections of its report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +11,19 @@ import polars as pl
 from safetensors.numpy import load_file
 
 from pacer.config import Params
-from pacer.core.anchor import Anchor
-from pacer.core.contexts import CONTEXTS, SOURCES
+from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
 from pacer.core.schemas import read_images, read_records
 from pacer.display.numbers import number
 from pacer.metrics.runs import short_hash
-from pacer.reporting.html import RoutingOverlay, data_uri, read_grey, square_overlay
-from pacer.reporting.marks import Span, Statements, spans, statements_of
+from pacer.reporting.charts import Curves
 from pacer.statistics.halves import LEAST_UNITS, PERCENT, UNITS, too_few
 from pacer.statistics.system import Scores
+
+PHASES = ("warmup", "parent", "calibrate")
+#: Most points of a curve on the page.
+POINTS = 200
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,8 @@ class Results:
     scored: Scores
     #: The first characters of the hash of the file of the scores.
     scores_hash: str
+    #: The losses of each phase that was trained here.
+    curves: Mapping[str, Curves]
 
     @cached_property
     def decoded(self) -> pl.DataFrame:
@@ -93,9 +93,7 @@ def read_results(
     return Results(
         params=params,
         records=read_records(corpus / "records.parquet"),
-        image_paths=dict(
-            read_images(corpus / "images.parquet").select("image_id", "path").iter_rows()
-        ),
+        image_paths=image_paths(corpus / "images.parquet"),
         audits=[
             read_json(folder / "audit.json") for folder in (corpus, pictures, emphasis, anchors)
         ],
@@ -104,110 +102,36 @@ def read_results(
         routing=load_file(routing) if has_routing else {},
         scored=scored,
         scores_hash=short_hash(metrics),
+        curves=_curves(metrics),
     )
 
 
-@dataclass(frozen=True)
-class CaseImage:
-    """One radiograph."""
-
-    name: str
-    #: Its address on the page.
-    address: str
-    #: The maps over it; None without depth weights.
-    overlay: RoutingOverlay | None
+def image_paths(images: Path) -> dict[str, str]:
+    """Return the path of each image in the table of a corpus."""
+    return dict(read_images(images).select("image_id", "path").iter_rows())
 
 
-@dataclass(frozen=True)
-class ContextReport:
-    """The model's report for one record, with its reference."""
-
-    #: The row of the corpus.
-    record: Mapping[str, Any]
-    #: The sources in words.
-    sources: str
-    #: The row of the predictions.
-    prediction: Mapping[str, Any]
-    #: The row of the scored cases.
-    score: Mapping[str, Any]
-    commitment: Anchor | None
-    #: The reference with its marks.
-    reference: list[Span]
-    #: The report with its marks.
-    generated: list[Span]
-
-
-@dataclass(frozen=True)
-class ExampleCase:
-    """One examination with its images and one report per context."""
-
-    study_id: str
-    subject_id: str
-    view: str
-    images: Sequence[CaseImage]
-    reports: Sequence[ContextReport]
-
-
-def example_cases(results: Results) -> list[ExampleCase]:
-    """Return the examinations that decoding marked as examples (``decode.examples``); raises as
-    :func:`study_case`."""
-    decoded = set(results.decoded["study_id"])
-    return [
-        study_case(results, study)
-        for study in results.decoding.get("examples", [])
-        if study in decoded
-    ]
-
-
-def study_case(results: Results, study: str) -> ExampleCase:
-    """Return one decoded examination, its reports in the order of contexts; raises a DataError if
-    an image is missing."""
-    scores = {
-        row["record_id"]: row
-        for row in results.scored.cases.filter(study_id=study).iter_rows(named=True)
-    }
-    rows = sorted(
-        results.decoded.filter(study_id=study).to_dicts(),
-        key=lambda row: CONTEXTS.index(row["context"]),
-    )
-    reports = []
-    first: tuple[Statements, Statements] | tuple[None, None] = (None, None)
-    for row in rows:
-        prediction = results.predictions[row["record_id"]]
-        reference = statements_of(row["report"])
-        generated = statements_of(prediction["report"])
-        commitment = None if prediction["anchor"] is None else Anchor.of_lists(prediction["anchor"])
-        reports.append(
-            ContextReport(
-                row,
-                SOURCES[row["context"]],
-                prediction,
-                scores.get(row["record_id"], {}),
-                commitment,
-                reference=spans(row["report"], "generated", {"": generated}, first[0]),
-                generated=spans(
-                    prediction["report"], "reference", {"": reference}, first[1], commitment
-                ),
-            )
+def _curves(metrics: Path) -> dict[str, Curves]:
+    """Return the losses of the phases whose curves are in their folders of ``metrics``."""
+    folders = {phase: metrics / phase / "plots" / "metrics" for phase in PHASES}
+    return {
+        phase: Curves(
+            _curve(folder / "loss.tsv"),
+            {
+                context: _curve(folder / "validation" / f"{context}.tsv")
+                for context in CONTEXTS
+                if (folder / "validation" / f"{context}.tsv").is_file()
+            },
         )
-        if first[0] is None:
-            first = (reference, generated)
-    images = [
-        _image(name, rows, results)
-        for name in ("frontal", "lateral")
-        if any(row[name] for row in rows)
-    ]
-    return ExampleCase(rows[0]["study_id"], rows[0]["subject_id"], rows[0]["view"], images, reports)
+        for phase, folder in folders.items()
+        if (folder / "loss.tsv").is_file()
+    }
 
 
-def _image(name: str, rows: Sequence[dict], results: Results) -> CaseImage:
-    """Return the frontal or lateral radiograph of an examination, with the depth weights of the
-    first record that has any."""
-    image = next(row[name] for row in rows if row[name] is not None)
-    grey = read_grey(Path(results.image_paths[image]))
-    keys = (f"{row['record_id']}/{name}" for row in rows)
-    weights = next((results.routing[key] for key in keys if key in results.routing), None)
-    # manifests of earlier versions have no depths
-    depths = results.decoding.get("depths") or results.params.features.depths
-    overlay = None if weights is None else square_overlay(name, grey, weights, depths)
-    return CaseImage(name, data_uri(grey), overlay)
+def _curve(path: Path) -> tuple[list[float], list[float]]:
+    """Return the updates and values of a curve, as means of neighbours if it has more than
+    :data:`POINTS` points."""
+    table = pl.read_csv(path, separator="\t", glob=False)
+    together = len(table) // POINTS + 1
+    rows = table.group_by(pl.int_range(pl.len()) // together, maintain_order=True).mean()
+    return rows["step"].to_list(), rows[table.columns[1]].to_list()

@@ -14,17 +14,17 @@ from markupsafe import Markup
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.io import atomic_directory, write_text
 from pacer.display.tables import Table
-from pacer.metrics.cases import by_context, is_labelled
-from pacer.metrics.run import is_read
+from pacer.metrics.cases import is_labelled
 from pacer.metrics.runs import SPREAD, parameter_line
 from pacer.metrics.score_kinds import Place
 from pacer.metrics.scores import score_of, scores_at
 from pacer.metrics.signature import Signature
 from pacer.reporting import charts, score_tables
-from pacer.reporting.breakdowns import group_scores, label_intervals, reliability
+from pacer.reporting.breakdowns import group_scores, label_intervals
+from pacer.reporting.examples import Example, run_examples
 from pacer.reporting.findings import of_systems, verdict_table
 from pacer.reporting.html import render
-from pacer.reporting.results import ExampleCase, Results, example_cases
+from pacer.reporting.results import Results
 from pacer.statistics.halves import LEAST_UNITS, UNITS
 
 _COUNTS_NO_FINDING = (
@@ -39,8 +39,14 @@ class Text:
 
     kind: ClassVar = "text"
     text: str
-    #: Empty, ``note`` (a warning) or ``signature``.
-    style: str = ""
+
+
+@dataclass(frozen=True)
+class Warnings:
+    """What to know before the numbers are trusted."""
+
+    kind: ClassVar = "warnings"
+    lines: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class Figure:
         return charts.for_page(self.svg, self.name)
 
 
-Part = Text | TableBlock | Figure
+Part = Text | Warnings | TableBlock | Figure
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Section:
     title: str
     parts: Sequence[Part] = ()
     #: Examinations with images and reports, below the parts.
-    cases: Sequence[ExampleCase] = ()
+    examples: Sequence[Example] = ()
 
 
 def shown(name: str, table: Table | None, title: str = "", *, folded: str = "") -> list[Part]:
@@ -136,9 +142,8 @@ def scores(results: Results) -> Section:
         spread = SPREAD.replace("`", "")  # Markdown means nothing on the page
         parts.append(Text(f"One run: {line}. {spread}"))
     caution = score_tables.caution(signature)
-    if caution:
-        parts.append(Text(f"Read with care. {caution}", "note"))
-    parts += [Text(line, "note") for line in results.scored.warnings]
+    if lines := [*filter(None, [caution]), *results.scored.warnings]:
+        parts.append(Warnings(lines))
     parts.append(TableBlock("scores", table))
     parts += shown("definitions", _definitions(signature), folded="Definitions of the scores")
     parts += shown("conventions", conventions, folded="By label convention")
@@ -248,23 +253,20 @@ def groups(results: Results) -> Section | None:
 
 def cases(results: Results) -> Section | None:
     """Example examinations, in every context in which they were decoded."""
-    studies = example_cases(results)
-    return Section("cases", "Example cases", cases=studies) if studies else None
+    studies = run_examples(results)
+    return Section("cases", "Example cases", examples=studies) if studies else None
 
 
-def probabilities(results: Results) -> Section | None:
-    """Whether the probabilities of findings are right; None without probabilities."""
-    if not is_read(results.scored.cases):
+def training(results: Results) -> Section | None:
+    """The losses of training and validation; None if the folder has no curves."""
+    if not results.curves:
         return None
-    curves = {
-        context: reliability(part) for context, part in by_context(results.scored.cases).items()
-    }
     caption = (
-        "Share of findings that the reference affirms, by predicted probability, in ten "
-        "bins of equal size"
+        "Losses of training and validation in each phase. The losses of two phases have "
+        "different terms and cannot be compared. The files of all curves are in metrics/*/plots."
     )
-    parts: list[Part] = [Figure("reliability", charts.reliability_chart(curves), caption)]
-    return Section("probabilities", "Probabilities of findings", parts)
+    chart = Figure("training", charts.training_chart(results.curves), caption)
+    return Section("training", "Training", [chart])
 
 
 def corpus(results: Results) -> Section:
@@ -289,16 +291,6 @@ def _with_resampling(table: Table, results: Results) -> Table:
     return replace(table, notes=(*table.notes, results.resampling))
 
 
-def signature(results: Results) -> Section:
-    """The definitions of the numbers, in one line."""
-    text = "One-line summary of definitions and inputs, repeated in every table file."
-    return Section(
-        "signature",
-        "Signature",
-        [Text(text), Text(score_tables.signature_line(results.scored.signature), "signature")],
-    )
-
-
 SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     scores,
     sources,
@@ -306,16 +298,15 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     observations,
     groups,
     cases,
-    probabilities,
+    training,
     corpus,
-    signature,
 )
 
 
 def build_report(results: Results, out: Path) -> None:
     """Replace ``out`` by ``index.html`` (self-contained), ``tables/`` (Markdown, LaTeX) and
-    ``figures/`` (SVG). Raises a DataError if an image of an example is missing, or nothing was
-    decoded."""
+    ``figures/`` (SVG). An example is shown without an image whose file is missing. Raises a
+    DataError if nothing was decoded."""
     line = score_tables.signature_line(results.scored.signature)
     caution = score_tables.caution(results.scored.signature)
     present = set(results.decoded["context"])
@@ -323,7 +314,11 @@ def build_report(results: Results, out: Path) -> None:
     possible = [section_of(results) for section_of in SECTIONS]
     sections = [section for section in possible if section is not None]
     page = render(
-        "report.html", contexts=contexts, sections=sections, scores_hash=results.scores_hash
+        "report.html",
+        contexts=contexts,
+        sections=sections,
+        signature=line,
+        scores_hash=results.scores_hash,
     )
     parts = [part for section in sections for part in section.parts]
     with atomic_directory(out) as folder:

@@ -48,6 +48,7 @@ from pacer.model.checkpoint import (
     package_versions,
     read_record,
     save_checkpoint,
+    weights_hash,
 )
 from pacer.serving.layout import BACKBONES, CARD, MANIFEST, READING, SETTINGS, check_exported
 from pacer.statistics.checks import above_chance
@@ -290,17 +291,18 @@ def export_model(
         shutil.copyfile(Path(__file__).parent / "templates" / "card.md", directory / CARD)
 
 
-def add_cautions(directory: Path, scores: Path) -> None:
+def add_cautions(directory: Path, model: Path, scores: Path) -> None:
     """Write into the manifest of an exported model what the page of its run warns of: stand-ins
     among its frozen models, F1 of its reports beside F1 by chance, and reasons not to trust its
-    scores. ``scores``: output of ``score``, of this model or not."""
+    scores. ``model``: the checkpoint that was exported; ``scores``: output of ``score``, of this
+    model or not."""
     backbones = directory / BACKBONES
     standins = [name for name in FROZEN if is_standin(provenance(backbones / name))]
     cautions: list[str] = []
     if standins:
         listed = ", ".join(standins)
         cautions.append(f"its frozen models are stand-ins, not published models: {listed}")
-    cautions += _cautions_of_scores(scores, checkpoint_hash(directory))
+    cautions += _cautions_of_scores(scores, weights_hash(model))
     manifest = read_json(directory / MANIFEST)
     write_json(directory / MANIFEST, {**manifest, CAUTIONS: cautions})
 

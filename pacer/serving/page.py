@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -15,17 +16,18 @@ from select import select
 from socket import MSG_PEEK
 from socketserver import ThreadingTCPServer
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 from PIL import Image
 
-from pacer.core.anchor import FINDINGS, POLARITIES, Anchor, Attributes, read_list, words
+from pacer.core.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.core.contexts import SOURCES, availability
 from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.decoding.lists.maps import CLASSES
-from pacer.reporting import html, marks
+from pacer.reporting import html
+from pacer.reporting.examples import Picture, Reading
 from pacer.reporting.html import LONGEST_EDGE, data_uri, routing_overlay
+from pacer.reporting.marks import Span, departures
 from pacer.serving.case import MAX_BYTES, MAX_CHARACTERS, NOTICE, Case, Result, load_image, notes_of
 from pacer.serving.reporter import Reporter
 
@@ -68,94 +70,50 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
     return figure.format(data_uri(small), name, caption)
 
 
-class Choice(NamedTuple):
-    """A kind of attribute of a finding (side, severity or course)."""
-
-    #: Its words in the model's commitment.
-    model: str
-    #: Its words in the person's commitment.
-    person: str
-    #: The labels of the options, by their words.
-    options: Mapping[str, str]
-
-
-def result_page(
-    result: Result, model: Anchor | None = None, commits: bool = True, kinds: Collection[str] = ()
-) -> str:
-    """Return the HTML of one report: commitment, marked report, gate, routing maps and notes.
-
-    Args:
-        model: the model's own commitment, if a person changed it.
-        commits: whether the model writes for a commitment.
-        kinds: kinds of attributes in its commitments.
-    """
-    overlays = [
-        routing_overlay(name, Image.fromarray(routing.image), routing.weights, routing.depths)
-        for name, routing in result.routing().items()
-    ]
-    # none if there is no commitment, or no report after it
-    commitment = None if result.fallback else result.commitment
-    lists = {} if commitment is None else {"": marks.statements_in(commitment)}
-    marked = marks.spans(result.report, "commitment", lists, commitment=commitment)
-    uncommitted = [
-        (finding, row["report_state"])
-        for own in lists.values()
-        for finding, row in marks.verdicts(own, marks.statements_of(result.report)).items()
-        if row["report_state"] not in (None, row["reference_state"])
-    ]
-    states_of_person = result.findings()
-    generated = model or result.commitment or Anchor()
-    rows = {
-        finding: {
-            "model": generated.polarity(finding) or "",
-            "person": states_of_person.get(finding, ""),
-        }
-        for finding in FINDINGS
-    }
-    attribute_chances: dict[str, dict[str, float]] = {}
-    if result.attributes is not None:
-        attribute_chances = result.attributes.as_dict()
-        if result.given:
-            # the person's commitment was completed with the attributes that were predicted
-            # from the sources; to be comparable, the model's must be completed as well
-            generated = generated.completed(result.attributes.stated())
-    person = result.commitment or Anchor()
-    choices = {
-        finding: {
-            kind: _choice(finding, kind, generated, person, attribute_chances.get(finding, {}))
-            for kind in kinds
-        }
-        for finding in FINDINGS
-    }
-    changed = _changed(rows, choices)
+def result_page(result: Result, commits: bool = True, notes_of_model: Collection[str] = ()) -> str:
+    """Return the HTML of one report: the report, its list of findings, which a person may change if
+    the model ``commits``, its notes without those of the model, and the maps of the encoder."""
+    commitment = result.commitment
+    reading = Reading(
+        title="Report",
+        sources=f"written from: {SOURCES[result.context]}",
+        report=[Span(result.report)],
+        commitment=commitment,
+        contradicted=result.contradictions(),
+        gate=result.gate,
+    )
+    has_both = commitment is not None and not result.fallback
+    pictures = []
+    for name, routing in result.routing().items():
+        image = Image.fromarray(routing.image)
+        overlay = routing_overlay(image, routing.weights, routing.depths)
+        pictures.append(Picture(name, overlay.address, overlay))
+    own_notes = tuple(note for note in result.notes if note not in notes_of_model)
+    # what the report does not state of a person's list is among the departures
+    notes = notes_of([replace(result, given=False, notes=own_notes)])
     return render(
         "result.html",
         result=result,
-        rows=rows,
-        choices=choices,
-        changed=changed,
-        kinds=kinds,
-        saved=json.dumps(result.as_dict() | {"changed": changed}, indent=2, ensure_ascii=False),
-        states=POLARITIES,
-        commits=commits,
-        overlays=overlays,
-        spans=[_without_agreement(span) for span in marked],
-        described_otherwise=any(
-            {"wrong-side", "other-severity"}.intersection(span.marks) for span in marked
-        ),
-        sources=SOURCES[result.context],
+        reading=reading,
+        pictures=pictures,
+        departures=departures(commitment, result.report) if has_both else [],
+        has_both=has_both,
+        notes=[note.removeprefix(f"{result.context.upper()}: ") for note in notes],
         likeliest=_likeliest(result),
         shown_from=SHOWN,
-        unlisted=sorted(uncommitted),
-        notes=notes_of([result]),
+        listed=_as_typed(commitment or Anchor()) if commits else None,
+        findings=FINDINGS,
+        saved=json.dumps(result.as_dict(), indent=2, ensure_ascii=False),
     )
 
 
-def _without_agreement(span: marks.Span) -> marks.Span:
-    """Remove the mark of a phrase that agrees with the report's own list of findings, which does
-    not make it right."""
-    kept = [mark for mark in span.marks if mark != "matching"]
-    return span._replace(marks=kept)
+def _as_typed(commitment: Anchor) -> str:
+    """Return a list of findings as a person types it."""
+    fields = {
+        polarity: ", ".join(map(commitment.text, getattr(commitment, polarity))) or "none"
+        for polarity in POLARITIES
+    }
+    return ";\n".join(f"{polarity}: {findings}" for polarity, findings in fields.items())
 
 
 def _likeliest(result: Result) -> list[tuple[str, float]]:
@@ -164,42 +122,6 @@ def _likeliest(result: Result) -> list[tuple[str, float]]:
         return []
     ranked = sorted(zip(result.probabilities.positive, FINDINGS, strict=True), reverse=True)
     return [(finding, chance) for chance, finding in ranked if chance >= SHOWN]
-
-
-def _changed(
-    states: Mapping[str, dict[str, str]], choices: Mapping[str, Mapping[str, Choice]]
-) -> dict[str, dict[str, Any]]:
-    """Return the findings whose state or attributes a person has changed: the states of the model
-    and of the person, and the changed ``attributes``."""
-    changed: dict[str, dict[str, Any]] = {}
-    for finding, of_finding in states.items():
-        attributes = {
-            kind: {"model": choice.model, "person": choice.person}
-            for kind, choice in choices[finding].items()
-            if choice.model != choice.person
-        }
-        if attributes:
-            changed[finding] = {**of_finding, "attributes": attributes}
-        elif of_finding["model"] != of_finding["person"]:
-            changed[finding] = dict(of_finding)
-    return changed
-
-
-def _choice(
-    finding: str, kind: str, model: Anchor, person: Anchor, chances: Mapping[str, float]
-) -> Choice:
-    """Return the choice for one kind of attribute of a finding. The label of an option includes its
-    probability, if there is one."""
-    by_model = " ".join(words(model.attributes.get(finding, Attributes()).only([kind])))
-    by_person = " ".join(words(person.attributes.get(finding, Attributes()).only([kind])))
-    classes = {
-        word: f"{word} {chances[word]:.2f}" if word in chances else word for word in CLASSES[kind]
-    }
-    # the generator completes a person's commitment with the predicted attributes
-    default = "as predicted" if chances.keys() & classes else "none"
-    options = {"": f"{kind}: {default}"} | classes
-    options.setdefault(by_person, by_person)  # such as two severities
-    return Choice(by_model, by_person, options)
 
 
 class Page(ThreadingTCPServer):
@@ -229,7 +151,7 @@ class Page(ThreadingTCPServer):
         page = render(
             "page.html",
             notice=NOTICE,
-            notes=reporter.notes,
+            notes=[note.removeprefix("this model: ") for note in reporter.notes],
             laterals=any(has_lateral for has_lateral, _ in sources),
             priors=any(has_prior for _, has_prior in sources),
         )
@@ -289,12 +211,12 @@ class _Handler(BaseHTTPRequestHandler):
                 caption += f", {view.view}"
             return preview(image, place, caption)
         reporter = self.server.reporter
-        case, model_commitment = read_case(body, reporter.attributes)
+        case = read_case(body)
         with self.server.writing:
             if select([self.connection], [], [], 0)[0] and not self.connection.recv(1, MSG_PEEK):
                 raise ConnectionAbortedError  # the browser disconnected while the request waited
             [result] = reporter.generate([case])
-            return result_page(result, model_commitment, reporter.commit, reporter.attributes)
+            return result_page(result, reporter.commit, reporter.notes)
 
     def _refusal(self) -> tuple[int, bytes] | None:
         """Return a status and a sentence for a request that the page would not send, else None."""
@@ -326,25 +248,19 @@ class _Handler(BaseHTTPRequestHandler):
         """Do nothing; requests are not logged."""
 
 
-def read_case(body: bytes, kinds: Collection[str] = ()) -> tuple[Case, Anchor | None]:
+def read_case(body: bytes) -> Case:
     """Read the case from a request for a report: a line of JSON with texts and ``sizes``, then the
-    bytes of the images. If a person has changed the ``commitment``, also return that of the
-    ``model``. ``kinds``: kinds of attributes in the model's commitments. Raises a DataError if the
-    request has no image, or the page would not send it."""
+    bytes of the images. Raises a DataError if the request has no image, or the page would not send
+    it."""
     first, _, images = body.partition(b"\n")
     try:
         fields = json.loads(first)
         texts = {
             name: fields[name] or None
-            for name in ("prior", "indication", "history", "view", "sections")
+            for name in ("prior", "indication", "history", "view", "commitment")
         }
-        commitment = fields.get("commitment")
-        model_text = fields.get("model")
-        if any(
-            not isinstance(text, str | None) for text in (*texts.values(), commitment, model_text)
-        ):
+        if any(not isinstance(text, str | None) for text in texts.values()):
             raise ValueError("a text field is not a string")
-        model = None if commitment is None else read_list(model_text, kinds)
         sizes = fields["sizes"]
         if not sizes:
             raise DataError("There is no frontal radiograph yet; drop or choose one on the left")
@@ -357,4 +273,4 @@ def read_case(body: bytes, kinds: Collection[str] = ()) -> tuple[Case, Anchor | 
             "the request did not come from the page; expected a line of JSON, then one or two "
             "images"
         ) from None
-    return Case(frontal, lateral, **texts, name="this case", commitment=commitment), model
+    return Case(frontal, lateral, **texts, name="this case")

@@ -198,8 +198,9 @@ class Reporter:
         if parsed is not None and parsed.kind == "frontal":
             # as in a table, the header states the direction of a view that is only frontal
             stated = None if parsed.view == "other" else parsed.view
-        requested = _checked(stated or view or "other", get_args(Projection), f"view of {name}")
-        if requested not in self.views:
+        named = stated or view
+        requested = _checked(named or "other", get_args(Projection), f"view of {name}")
+        if named and requested not in self.views:
             known = " and ".join(self.views)
             notes.append(
                 f"the model was trained only with images of view {known}; view {requested} is "

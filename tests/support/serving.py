@@ -49,7 +49,7 @@ def described(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = {"model": root / "calibrate", "findings": root / "lists"}
     export_model(
         root / "model",
-        world.decode.model_copy(update={"max_new_tokens": 120}),
+        world.decode.model_copy(update={"max_new_tokens": 60}),
         **world.inputs | own,
     )
     return root / "model"

@@ -26,7 +26,7 @@ function updateButtons() {
   const looking = Object.keys(requestNumbers).some((place) => $(`#shown-${place}`)?.dataset.looking);
   $("#write").disabled = Boolean(running) || looking;
   $("#cancel").hidden = !running;
-  $("#report").inert = Boolean(running); // one change of the commitment at a time, because the server finishes each report
+  $("#report").inert = Boolean(running); // one list of findings at a time, because the server finishes each report
 }
 
 function clearImage(place, shown = "") {
@@ -70,23 +70,12 @@ function problem(error) {
   return shown.outerHTML;
 }
 
-function listedFindings(value) { // the findings of the shown list, as a person would write them
-  const stated = { positive: [], negative: [], uncertain: [] };
-  for (const choice of document.querySelectorAll("#report select.state")) {
-    const state = value(choice), finding = choice.getAttribute("aria-label");
-    const attributes = state === "negative" ? [] : document.querySelectorAll(`#report .attribute[aria-label^="${finding},"]`);
-    stated[state]?.push([...[...attributes].map(value).filter(Boolean), finding].join(" "));
-  }
-  return Object.entries(stated).map(([state, findings]) => `${state}: ${findings.join(", ") || "none"}`).join("; ");
-}
-
-async function write(changed = {}) {
-  running?.abort(); // a request for an earlier change of the commitment
+async function write(commitment = "") { // the user's list of findings; empty: the model's own
   const own = (running = new AbortController()), panel = $("#report");
   const files = ["frontal", "lateral"].filter(used).map((place) => images[place]);
   const value = (name) => $(`#${name}`).value;
   const fields = { sizes: images.frontal ? files.map((file) => file.size) : [], prior: prior(), indication: value("indication"),
-    history: value("history"), view: value("view"), sections: value("sections"), ...changed };
+    history: value("history"), view: value("view"), commitment };
   updateButtons(); showState("Writing…");
   let html, state = "";
   try {
@@ -102,8 +91,8 @@ async function write(changed = {}) {
     if (running === own) { running = null; updateButtons(); }
   }
   showState(state);
-  panel.querySelector(":scope > .problem")?.remove();
-  if (changed.commitment && !state) return panel.insertAdjacentHTML("afterbegin", html); // the commitment can be corrected
+  panel.querySelector("#list .problem")?.remove();
+  if (commitment && !state) return $("#list").insertAdjacentHTML("beforeend", html); // the list can be corrected
   panel.innerHTML = html;
   const top = $("#results").getBoundingClientRect().top; // in a narrow window the results are below the case
   if (top < 0 || top > innerHeight / 2) $("#results").scrollIntoView();
@@ -122,23 +111,8 @@ for (const place of Object.keys(requestNumbers)) {
   });
   $(`#remove-${place}`).addEventListener("click", () => { clearImage(place); caseEdited(); updateButtons(); $(`#drop-${place}`).focus(); });
 }
-$("#remove-prior")?.addEventListener("click", () => { $("#prior").value = ""; caseEdited(); $("#prior").focus(); });
 $("#case").addEventListener("input", (event) => event.target.type !== "file" && caseEdited());
 $("#case").addEventListener("submit", (event) => { event.preventDefault(); write(); });
 $("#cancel").addEventListener("click", () => { running?.abort(); running = null; updateButtons(); showState("Cancelled."); $("#write").focus(); });
-$("#results").addEventListener("change", ({ target }) => { // the user has changed the state or an attribute of a finding
-  if (!target.matches(".state, .attribute")) return;
-  const again = $("#report .attribute") && `#report select[aria-label="${target.getAttribute("aria-label")}"]`;
-  write({ commitment: listedFindings((choice) => choice.value), model: listedFindings((choice) => choice.dataset.model) })
-    .then(() => again && document.activeElement === document.body && $(again)?.focus({ preventScroll: true })); // so that the keyboard continues there
-});
-$("#results").addEventListener("input", ({ target }) => { // the sliders of a map
-  const films = target.closest(".films");
-  if (target.classList.contains("strength")) films.style.setProperty("--strength", target.value);
-  if (!target.classList.contains("depth")) return;
-  const name = target.dataset.names.split("|")[target.value];
-  target.setAttribute("aria-valuetext", name);
-  target.previousElementSibling.value = name;
-  for (const part of films.querySelectorAll(".map, .means td")) part.classList.toggle("shown", part.dataset.place === target.value);
-});
+$("#results").addEventListener("submit", (event) => { event.preventDefault(); write($("#commitment").value.trim()); });
 caseEdited();

@@ -26,7 +26,7 @@ from pacer.core.schemas import RECORD_SCHEMA
 from pacer.decoding.lists.maps import read_predictor
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
-from pacer.model.checkpoint import checkpoint_hash, weights_hash
+from pacer.model.checkpoint import weights_hash
 from pacer.serving.case import Case, load_image, load_text
 from pacer.serving.layout import CARD
 from pacer.serving.package import (
@@ -68,8 +68,10 @@ def test_a_copy_needs_nothing_else(world: World, folder: Path) -> None:
 def test_warnings_of_the_run_go_with_the_model(
     world: World, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F1 by chance is of the scores of these weights; those of other weights are not taken."""
-    add_cautions(folder, tmp_path / "absent")
+    """F1 by chance is of the scores of the exported checkpoint, which the predictions name; those
+    of other weights are not taken."""
+    model = world.root / "calibrate"
+    add_cautions(folder, model, tmp_path / "absent")
     notes = Reporter(folder, device="cpu").notes
     assert any("stand-ins, not published models: vision" in note for note in notes)
     assert "exported without scores" in notes[-1]
@@ -89,12 +91,13 @@ def test_warnings_of_the_run_go_with_the_model(
         for polarity in ("negative", "uncertain")
     )
     (tmp_path / "scores.json").touch()
-    for weights, expected in (("other", False), (checkpoint_hash(folder), True)):
+    predicted = read_json(world.root / "predictions" / "manifest.json")["weights"]
+    for weights, expected in (("other", False), (predicted, True)):
         signature = SimpleNamespace(predictions={"weights": weights, "split": "test"})
         scored = Scores({}, cases, signature, pl.LazyFrame())  # ty: ignore[invalid-argument-type]
         monkeypatch.setattr(Scores, "convention", "llm-rg4", raising=False)
         monkeypatch.setattr("pacer.serving.package.Result.read", Mock(return_value=scored))
-        add_cautions(folder, tmp_path)
+        add_cautions(folder, model, tmp_path)
         written = " ".join(Reporter(folder, device="cpu").notes)
         assert ("affirm is 0.000 on split test; by chance" in written) is expected
         assert ("F1 of reports is not shown to be above" in written) is expected
@@ -299,7 +302,7 @@ def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, fol
     rehashed(folder)
     reporter = Reporter(folder)
     assert reporter.contexts == ("sn", "mn")
-    assert list(reporter.in_all_contexts(world.case("mn-50000002"))) == ["sn", "mn"]
+    assert reporter.prepare(world.case("mn-50000002")).context == "mn"
     with pytest.raises(
         DataError, match="has the sources of context sw, but the model was trained only on sn, mn"
     ):

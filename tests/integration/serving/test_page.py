@@ -4,11 +4,8 @@ escaped."""
 import io
 import json
 import re
-import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -17,16 +14,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pacer.core.anchor import Anchor, read_list
+from pacer.core.anchor import Anchor
 from pacer.core.errors import ConfigError
-from pacer.decoding.lists.maps import AttributeChances
 from pacer.serving import page as view
 from pacer.serving.case import Case, Result
 from pacer.serving.page import MAX_BODY, Page
@@ -34,7 +29,6 @@ from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
 from tests.support.metrics import read_texts
 from tests.support.waiting import PATIENCE, wait_until
-from tests.support.world import ROOT
 
 
 @dataclass
@@ -91,7 +85,7 @@ def ask(site: Site, path: str, body: bytes | None = None, **headers: str) -> tup
 def case(**fields: object) -> bytes:
     """The body of a request for the report of a frontal image."""
     image = film()
-    texts = dict.fromkeys(("prior", "indication", "history", "view", "sections"), "")
+    texts = dict.fromkeys(("prior", "indication", "history", "view", "commitment"), "")
     return json.dumps({"sizes": [len(image)], **texts, **fields}).encode() + b"\n" + image
 
 
@@ -112,14 +106,12 @@ def test_a_case_that_the_page_would_not_send(site: Site, fields: dict, sentence:
     assert status == 422 and sentence in told.decode()
 
 
-def test_both_lists_may_have_the_attributes_of_the_models(describing: Reporter) -> None:
+def test_a_persons_list_may_have_the_attributes_of_the_models(describing: Reporter) -> None:
+    """And is shown as a list of a person."""
     with serving(describing) as site:
-        lists = {
-            "commitment": "positive: left pleural effusion",
-            "model": "positive: mild right pleural effusion",
-        }
-        status, told = ask(site, "/report", case(**lists))
-    assert status == 200 and b"the model: positive, right, mild</td>" in b" ".join(told.split())
+        status, told = ask(site, "/report", case(commitment="positive: left pleural effusion"))
+    assert status == 200 and b"left pleural effusion;" in told
+    assert b"(changed by you)" in told
 
 
 @pytest.mark.parametrize(
@@ -267,30 +259,6 @@ def test_an_error_that_nobody_foresaw(
     ] == [True]
 
 
-def test_the_command_serves_until_it_is_asked_to_end(exported: Path) -> None:
-    call = [
-        sys.executable,
-        "-c",
-        "from pacer.cli import main; main()",
-        "serve",
-        "--model",
-        exported,
-    ]
-    process = subprocess.Popen(
-        [*map(str, [*call, "--port", free_port()])], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        told = process.stdout.readline()
-        assert "PACER is running at http://127.0.0.1:" in told and "research" in told
-        process.send_signal(signal.SIGTERM)
-        assert process.communicate(timeout=60)[0] == ""
-        assert process.returncode == 0
-    finally:
-        process.kill()
-        process.communicate()
-
-
 REPORT = "There is a small pleural effusion. No pneumothorax; possible edema. The hila are normal."
 COMMITMENT = Anchor.of(
     positive=["pleural effusion"], negative=["pneumothorax", "fracture"], uncertain=[]
@@ -312,23 +280,16 @@ def test_what_stands_in_a_report_is_text_on_the_page(result: Result) -> None:
 
 
 def test_a_report_stands_beside_its_commitment(result: Result) -> None:
+    """Where it departs from it is in words; agreement is not drawn as if it were truth."""
     shown = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=False))
+    assert "<mark" not in shown and "agrees with its own list" not in shown
+    assert "<li>edema: uncertain in the report, not stated in the list</li>" in shown
+    assert "<li>fracture: not stated in the report, negative in the list</li>" in shown
     assert (
-        "matching" not in shown
-        and 'class="unverified" title="edema: uncertain; not in the list' in shown
+        "positive: pleural effusion;\nnegative: fracture, pneumothorax;\nuncertain: none" in shown
     )
-    assert (
-        "Stated in the report, but not in its list of findings: <b>edema</b> (uncertain)." in shown
-    )
-    assert (
-        "In the list of findings, but not stated this way in the report: <b>fracture</b> (neg"
-        in shown
-    )
-    assert "agrees with its own list" not in shown
     raw = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=True))
-    assert 'class="unverified"' not in raw and "not in its list" not in raw, (
-        "no report stands after this commitment"
-    )
+    assert "in the list" not in raw, "no report stands after this commitment"
 
 
 @pytest.mark.parametrize(
@@ -347,97 +308,38 @@ def test_a_result_says_where_its_report_departs_from_its_commitment(
     cases, _ = read_texts([""], [report], [COMMITMENT])
     assert cases["contradictions"].to_list() == [contradictions]
     shown = view.result_page(departs)
-    assert ("The report agrees with its own list of findings." in shown) is (not mismatches)
-    assert shown.count("the report says the opposite)") == len(contradictions)
-    assert shown.count('contradicts" title="the report says the opposite"') == len(
-        contradictions
-    )  # on the chip
-    assert shown.count("the list of findings says the opposite") == len(
-        contradictions
-    )  # in the report
-    assert (
-        replace(departs, fallback=True).mismatches()
-        == replace(departs, commitment=None).mismatches()
-        == {}
-    )
-
-
-def test_a_side_that_the_commitment_does_not_have_is_marked(result: Result) -> None:
-    right = Anchor.of_lists(
-        {"positive": ["pleural effusion"], "attributes": ["right pleural effusion"]}
-    )
-    for text, wrong in (("Left effusion.", True), ("Right effusion.", False)):
-        shown = view.result_page(replace(result, report=text, commitment=right, fallback=False))
+    for finding, state in mismatches.items():
+        listed = COMMITMENT.polarity(finding)
         assert (
-            shown.count("side: left here, right in the list of findings")
-            == shown.count(">wrong side<")
-            == wrong
+            f"<li>{finding}: {state or 'not stated'} in the report, {listed} in the list</li>"
+            in shown
         )
-        assert ("The report agrees with its own list of findings." in shown) is not wrong
-        assert "not in its list" not in shown  # the finding is
+    assert shown.count('contradicts" title="the report says the opposite"') == len(contradictions)
+    alone = (replace(departs, fallback=True), replace(departs, commitment=None))
+    assert [one.mismatches() for one in alone] == [{}, {}]
+
+
+def test_a_report_that_agrees_with_its_list_is_not_said_to_be_right(result: Result) -> None:
+    agrees = replace(result, report="Effusion.", commitment=Anchor.of(["pleural effusion"]))
+    shown = view.result_page(replace(agrees, fallback=False))
+    assert "agrees with its own list of findings. This does not mean that it is right." in shown
 
 
 def test_what_is_missing_is_said(result: Result) -> None:
-    bare = view.result_page(
-        replace(result, commitment=None, gate=None, fallback=True, truncated=True)
-    )
-    assert (
-        view.result_page(result, None, False).count(" disabled>") == 13 and " disabled>" not in bare
-    )
-    assert "SN: empty report: no sentence agreed" in view.result_page(replace(result, report=""))
-    assert "No report could be found" in bare and "the end may be missing" in bare
-    assert (
-        "Findings</h3>" not in bare and "Adaptation" not in bare and "not in its list" not in bare
-    )
+    bare = replace(result, commitment=None, gate=None, fallback=True, truncated=True)
+    shown = view.result_page(bare)
+    assert 'id="list"' in shown and 'id="list"' not in view.result_page(bare, commits=False)
+    assert "no report was found" in shown and "the end may be missing" in shown
+    assert "Findings listed first" not in shown and "(gate)" not in shown
+    empty = view.result_page(replace(result, report=""))
+    assert "The report is empty." in empty and "<li>empty report: no sentence agreed" in empty
     one = replace(result.frontal, weights=np.ones((4, 4, 1), np.float32), depths=(3,))
-    assert "only the last depth" in view.result_page(replace(result, frontal=one))
+    assert "block" in shown and "block 3" not in view.result_page(replace(result, frontal=one))
 
 
-ROW = re.compile(r'<tr( hidden)?><td colspan="4"[^>]*>(.*?)</td></tr>', re.S)
-SELECT = re.compile(
-    r'<select class="attribute" aria-label="([^"]+)" data-model="([^"]*)">(.*?)</select>', re.S
-)
-OPTION = re.compile(r'<option value="([^"]*)"( selected)?>([^<]+)</option>')
-MODELS = "positive: mild moderate edema, left fracture; negative: pneumothorax"
-
-
-@pytest.mark.parametrize(("given", "chosen", "changed"), listed_cases(__file__, "attributes"))
-def test_a_person_may_choose_attributes(
-    result: Result, given: str | None, chosen: dict, changed: dict
-) -> None:
-    kinds = ["side", "severity"]
-    read = {"pleural effusion": {"side": [0.04, 0.9, 0.06], "severity": [0.2, 0.7, 0.1]}}
-    chances = AttributeChances(read, dict.fromkeys(kinds, 0.5))
-    model, own = read_list(MODELS, kinds), read_list(given or MODELS, kinds)
-    if given is not None:
-        own = own.completed(chances.stated())
-    described = replace(result, commitment=own, given=given is not None, attributes=chances)
-    shown = view.result_page(described, None if given is None else model, True, kinds)
-    options = {name: OPTION.findall(inside) for name, _, inside in SELECT.findall(shown)}
-    assert len(options) == 26 and all(
-        len([o for o in one if o[1]]) == 1 for one in options.values()
-    )
-    selected = {name: value for name, one in options.items() for value, chosen, _ in one if chosen}
-    hidden = {
-        name for hides, row in ROW.findall(shown) for name, *_ in SELECT.findall(row) if hides
-    }
-    assert {name: "hidden" if name in hidden else selected[name] for name in chosen} == chosen
-    assert {name.split(", ")[0] for name in options.keys() - hidden} == {
-        *own.positive,
-        *own.uncertain,
-    }
-    sent = {name: words for name, words, _ in SELECT.findall(shown) if words}
-    assert sent == {"edema, severity": "mild moderate", "fracture, side": "left"}
-    effusion, fracture = (
-        [label for *_, label in options[f"{one}, side"]] for one in ("pleural effusion", "fracture")
-    )
-    assert effusion == ["side: as predicted", "left 0.04", "right 0.90", "bilateral 0.06"]
-    assert fracture == ["side: none", "left", "right", "bilateral"]
+def test_notes_on_the_model_stand_once_and_a_case_is_saved_whole(result: Result) -> None:
+    noted = replace(result, notes=("of the model", "of the case"))
+    shown = view.result_page(noted, notes_of_model=["of the model"])
+    assert "<li>of the case</li>" in shown and "<li>of the model</li>" not in shown
     saved = json.loads(unquote(re.findall(r'href="data:[^,]*,([^"]*)"', shown)[0]))
-    assert saved["changed"] == changed and saved["attributes"]["pleural effusion"]["right"] == 0.9
-    assert shown.count('<tr class="person">') == shown.count("<b>yours</b>") == len(changed)
-    for finding in own.attributes:
-        assert f'<span class="word">{own.text(finding)}</span>' in shown
-    assert "or its side or severity, to rewrite" in shown and "attribute" not in view.result_page(
-        result
-    )
+    assert saved == noted.as_dict()

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from PIL import Image
@@ -82,11 +83,8 @@ def test_features_that_are_read_ahead_are_those_of_their_case(
 ) -> None:
     """Two threads read them; a case's images are kept until it is done, also if two streams
     alternate."""
-    cases = [
-        world.case(line["record_id"])
-        for context in ("sn", "mw")
-        for line in world.predictions(context)
-    ]
+    lines = [*world.predictions("sn")[:1], *world.predictions("mw")[:2]]
+    cases = [world.case(line["record_id"]) for line in lines]
     expected = {number: reporter.generate([case])[0].generated for number, case in enumerate(cases)}
     stream, kept = Generator.stream, []
 
@@ -148,7 +146,9 @@ def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(
     export_model(tmp_path / "model", world.decode, **inputs)
     read = partial(trained_generator, findings=world.root / "lists")
     table, out = (
-        with_trained_views(records, set(records.filter(split="train")["view"])),
+        with_trained_views(records, set(records.filter(split="train")["view"])).filter(
+            pl.col("context").is_in(["sn", "mw"])
+        ),
         tmp_path / "predictions",
     )
     model = world.root / "calibrate"
@@ -156,7 +156,7 @@ def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(
 
     reporter, asked = Reporter(tmp_path / "model", device="cpu"), Counter[str]()
     assert (reporter.views, reporter.sections) == (["PA"], ["findings"])
-    for context in CONTEXTS:
+    for context in ("sn", "mw"):
         for line in read_jsonl(out / f"{context}.jsonl"):
             study = int(line["record_id"][-1])
             result = reporter(
@@ -173,9 +173,9 @@ def test_a_table_of_dicom_files_asks_in_training_what_is_asked_in_use(
             asked[f"{result.view}: {' '.join(result.notes)}"] += 1
     note = "the model was trained only with images of view PA; view {} is treated as unknown"
     assert asked == {
-        f"other: {note.format('AP')}": 2,
-        f"other: {note.format('other')}": 4,
-        "PA: ": 4,
+        f"other: {note.format('AP')}": 1,
+        "other: ": 2,  # nobody named a view
+        "PA: ": 2,
     }
     assert records.filter(study_id="2")["view"].unique().to_list() == ["AP"]
 
@@ -185,10 +185,10 @@ def test_a_report_is_written_for_a_persons_list(
     world: World, reporter: Reporter, monkeypatch, given: str, listed_as: dict | str
 ) -> None:
     monkeypatch.setattr(
-        reporter._generator, "decode", world.decode.model_copy(update={"max_new_tokens": 120})
+        reporter._generator, "decode", world.decode.model_copy(update={"max_new_tokens": 40})
     )
-    cases = [world.case(line["record_id"]) for line in world.predictions("mn")]
-    listed = [cases[0], replace(cases[1], commitment=given), cases[2]]
+    cases = [world.case(line["record_id"]) for line in world.predictions("mn")[:2]]
+    listed = [cases[0], replace(cases[1], commitment=given)]
     if isinstance(listed_as, str):
         with pytest.raises(DataError, match=listed_as):
             reporter.generate(listed)
@@ -200,9 +200,7 @@ def test_a_report_is_written_for_a_persons_list(
         results[1].generated.startswith(render_anchor(expected))
         and results[1].generated != plain[1].generated
     )
-    assert [results[place].as_dict() for place in (0, 2)] == [
-        plain[place].as_dict() for place in (0, 2)
-    ]
+    assert results[0].as_dict() == plain[0].as_dict()
     unsaid = [
         finding
         for field in expected.as_dict().values()
@@ -244,11 +242,7 @@ def test_a_persons_list_may_have_attributes(
     assert "attributes" not in reporter(case.frontal).as_dict()
 
 
-CHOICES = [
-    {"select": "agreement"},
-    {"commitment": "read"},
-    {"commitment": "read", "select": "agreement"},
-]
+CHOICES = [{"select": "agreement"}, {"commitment": "read", "select": "agreement"}]
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: ", ".join(choice.values()))
@@ -259,10 +253,10 @@ def test_reports_by_other_choices_are_those_of_the_decode_stage(
     if "commitment" not in choice:
         commit_to_two_tokens(monkeypatch)
     decode = world.decode.model_copy(
-        update=choice | {"threshold": 0.6, "max_new_tokens": 120, "candidates": 2}
+        update=choice | {"threshold": 0.6, "max_new_tokens": 40, "candidates": 2}
     )
     monkeypatch.setattr(reporter._generator, "decode", decode)
-    lines = [*world.predictions("sn")[:2], *world.predictions("mw")[:1]]
+    lines = [*world.predictions("sn")[:1], *world.predictions("mw")[:1]]
     ids = [line["record_id"] for line in lines]
     results = reporter.generate([world.case(record_id) for record_id in ids])
     model, record = load_model(world.root / "calibrate", world.backbones)

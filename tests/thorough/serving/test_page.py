@@ -1,6 +1,9 @@
 """The page in a browser."""
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +12,12 @@ from urllib.parse import unquote
 
 import pytest
 
-from pacer.core.anchor import POLARITIES, Anchor
-from pacer.core.findings import FINDINGS
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
-from tests.integration.serving.test_page import Site, serving, site
+from tests.integration.serving.test_page import Site, free_port, serving, site
 from tests.support.browser import CHROMIUM
 from tests.support.waiting import PATIENCE
-from tests.support.world import World
+from tests.support.world import ROOT, World
 
 __all__ = ["site"]
 
@@ -99,7 +100,7 @@ def plain(text: str) -> str:
 
 def report_of(shown) -> str:
     return plain(
-        shown.locator(".text").evaluate(
+        shown.locator(".text").first.evaluate(
             "report => { const own = report.cloneNode(true); "
             "own.querySelectorAll('.spoken').forEach(s => s.remove()); return own.textContent }"
         )
@@ -119,7 +120,7 @@ def test_the_page_writes_what_the_reporter_writes(page, world: World, reporter: 
     case = world.case("mw-50000003")
     fill(page, case)
     assert "PA" in page.inner_text("#shown-frontal figcaption")
-    page.wait_for_selector("#context .badge:text('MW')")
+    page.wait_for_selector("#context:text('frontal view, lateral view, previous report')")
     page.click("#clinical summary")
     page.fill("#indication", case.indication)
     full = reporter(case.frontal, case.lateral, case.prior, case.indication)
@@ -128,11 +129,12 @@ def test_the_page_writes_what_the_reporter_writes(page, world: World, reporter: 
     assert shown.get_attribute("data-context") == "mw"
     assert shown.locator(".chip").count() == len(full.findings())
     assert f"{full.gate:.3f}" in shown.locator(".gauge").inner_text()
-    assert shown.locator(".film").count() == 2
+    assert shown.locator(".film").count() == 2 and shown.locator(".map").count() == 6
+    assert "view other" not in shown.inner_text()
 
     page.uncheck("#with-lateral")
     page.uncheck("#with-prior")
-    page.wait_for_selector("#context .badge:text('SN')")
+    page.wait_for_selector("#context:text-is('Will be written from: frontal view')")
     assert "Out of date" in page.inner_text("#report .outdated")
     shown = written(page)
     assert page.locator("#report .outdated").count() == 0
@@ -140,14 +142,6 @@ def test_the_page_writes_what_the_reporter_writes(page, world: World, reporter: 
     assert report_of(shown) == plain(alone.report)
     assert page.locator("#report .film").count() == 1
 
-    page.select_option("#sections", "findings")
-    findings = reporter(case.frontal, indication=case.indication, sections="findings")
-    assert findings.generated != alone.generated
-    assert report_of(written(page)) == plain(findings.report)
-
-    page.click("#remove-prior")
-    page.wait_for_selector("#remove-prior", state="hidden")
-    assert page.input_value("#prior") == ""
     page.click("#remove-frontal")
     assert "Out of date" in page.inner_text("#report .outdated")
     page.click("#write")
@@ -184,86 +178,54 @@ def test_an_edit_ends_what_was_asked_for(
     assert written(page).get_attribute("data-context") == "mw"
 
 
-def test_a_finding_that_is_switched_rewrites_the_report(
-    page, reporter: Reporter, world: World, monkeypatch
-) -> None:
-    """What is the person's is marked, what is not said is marked, and the saved case keeps both
-    lists."""
-    monkeypatch.setattr(
-        reporter._generator, "decode", world.decode.model_copy(update={"max_new_tokens": 120})
-    )
-    case = world.case("sn-50000003")
-    give(page, "frontal", case.frontal)
-    before = report_of(written(page))
-    page.click(".listed summary")
-    assert (
-        page.locator(".listed select.state").count() == 13
-        and page.locator(".listed meter").count() == 13
-    )
-    assert page.locator(".listed tr.person").count() == 0
-    own = page.input_value("select.state[aria-label=edema]")
-    state = "negative" if own == "positive" else "positive"
-    page.select_option("select.state[aria-label=edema]", state)
-    page.wait_for_selector(".listed tr.person")
-    shown = page.locator("#report .result")
-    row = page.locator(".listed tr.person")
-    assert row.count() == 1 and "edema" in row.inner_text() and "yours" in row.inner_text()
-    saved = saved_by(page)
-    expected = reporter(case.frontal, commitment=f"{state}: edema")
-    assert report_of(shown) == plain(saved["report"]) == plain(expected.report) != before
-    assert (
-        saved["changed"] == {"edema": {"model": own, "person": state}} and saved["commitment_given"]
-    )
-    assert ("not stated this way" in row.inner_text()) == ("edema" in expected.mismatches())
-    for finding in [name for name in FINDINGS if name != "edema"][:8]:
-        page.select_option(f"select.state[aria-label='{finding}']", state)
-        page.wait_for_selector("#cancel", state="hidden")
-    page.wait_for_selector("#report .problem:has-text('at most 8')")
-    assert page.locator(".listed select.state").count() == 13
-
-
-def saved_by(page) -> dict:
-    return json.loads(unquote(str(page.get_attribute("a.save", "href")).partition(",")[2]))
-
-
-def test_attributes_are_chosen_with_the_keyboard(
+def test_a_list_that_is_changed_rewrites_the_report(
     describing_page, describing: Reporter, world: World
 ) -> None:
-    """For a finding that is listed and not denied; the choice is sent with the list, and the focus
-    stays."""
+    """In the words of `pacer generate --commitment`; a list that cannot be read stays to be
+    corrected, and an empty one gives the model's own."""
     page, case = describing_page, world.case("sn-50000003")
     give(page, "frontal", case.frontal)
-    written(page)
-    page.click(".listed summary")
-    assert page.locator(".listed select.attribute").count() == 26
-    page.select_option("select.state[aria-label='pleural effusion']", "uncertain")
-    side = page.locator("select[aria-label='pleural effusion, side']")
-    side.wait_for(state="visible")
-    expect = page.locator("select:focus[aria-label='pleural effusion']")
-    expect.wait_for()
-    page.keyboard.press("Tab")
-    read = describing(case.frontal).attributes.as_dict()["pleural effusion"]
-    assert side.evaluate("one => one === document.activeElement")
-    assert f"{read[side.input_value()]:.2f}" in side.locator(":checked").inner_text()
-    other = "bilateral" if side.input_value() == "left" else "left"
-    page.keyboard.type(other)
-    page.wait_for_selector(f".chip:has-text('{other} pleural effusion')")
-    page.wait_for_selector("select:focus[aria-label='pleural effusion, side']")
-    saved = saved_by(page)
-    change = saved["changed"]["pleural effusion"]
-    assert change["person"] == "uncertain" and change["attributes"]["side"]["person"] == other
-    assert saved["report"] == describing(case.frontal, commitment=listed(saved)).report
-    page.select_option("select.state[aria-label='pleural effusion']", "negative")
-    side.wait_for(state="hidden")
-    assert "attributes" not in saved_by(page)["commitment"]
+    before = report_of(written(page))
+    own = describing(case.frontal)
+    page.click("details:has(#list) summary")
+    assert "changed by you" not in page.inner_text("#report")
+    for finding in own.findings():
+        assert finding in page.input_value("#commitment")
+    page.fill("#commitment", "positive: bad air")
+    page.click("#list button")
+    page.wait_for_selector("#list .problem:has-text('is not a finding; choose from')")
+    assert page.input_value("#commitment") == "positive: bad air"
+    given = "positive: bilateral pleural effusion; negative: edema"
+    page.fill("#commitment", given)
+    page.click("#list button")
+    page.wait_for_selector("details[open] summary:has-text('changed by you')")
+    page.wait_for_selector(".chip:has-text('bilateral pleural effusion')")
+    saved = json.loads(unquote(str(page.get_attribute("a.save", "href")).partition(",")[2]))
+    expected = describing(case.frontal, commitment=given)
+    assert report_of(page.locator("#report .result")) == plain(expected.report) != before
+    assert saved["commitment_given"] and saved["commitment"] == expected.as_dict()["commitment"]
+    for finding in expected.mismatches():
+        assert f"{finding}: " in page.inner_text("#report .notes")
+    page.fill("#commitment", "")
+    page.click("#list button")
+    page.wait_for_selector("summary:has-text('changed by you')", state="detached")
+    assert report_of(page.locator("#report .result")) == before
 
 
-def listed(saved: dict) -> str:
-    """The saved list as a person would write it."""
-    lists = Anchor.of_lists(saved["commitment"])
-    return "; ".join(
-        f"{name}: {', '.join(map(lists.text, getattr(lists, name)))}" for name in POLARITIES
-    )
+def test_the_command_serves_until_it_is_asked_to_end(exported: Path) -> None:
+    program = "from pacer.cli import main; main()"
+    call = [sys.executable, "-c", program, "serve", "--model", exported, "--port", free_port()]
+    process = subprocess.Popen(list(map(str, call)), cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        assert "PACER is running at http://127.0.0.1:" in told and "research" in told
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=60)[0] == ""
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.parametrize("opened_page", ["page", "describing_page"])
@@ -295,9 +257,11 @@ def test_axe_finds_nothing_serious(
     fill(page, world.case("mw-50000003"))
     written(page)
     check("report")
-    page.click(".listed summary")
-    page.select_option("select.state[aria-label='pleural effusion']", "positive")
+    page.click("details:has(#list) summary")
+    page.fill("#commitment", "positive: pleural effusion")
+    page.click("#list button")
     page.wait_for_selector(".chip:has-text('pleural effusion')")
+    page.wait_for_selector("#cancel", state="hidden")
     check("list")
     page.fill("#history", "edited")
     check("report, out of date")

@@ -24,7 +24,6 @@ from pacer.metrics.language import rouge_l, single_line
 from pacer.metrics.run import read_auroc, read_f1
 from pacer.metrics.score_kinds import ContextCases, column_score
 from pacer.metrics.scores import SCORES, score_of
-from pacer.reporting.breakdowns import reliability
 from pacer.statistics.halves import context_sums, intervals, units_of
 from tests.support.cases import listed_cases
 from tests.support.metrics import efficacy, random_texts, with_meteor, with_rouge
@@ -256,16 +255,3 @@ def test_scores_are_those_of_scikit_learn(threshold: float) -> None:
     for cases in (table.drop("present"), unread, pl.concat([table, unread])):
         assert not read_f1(ContextCases(cases, "llm-rg4"))
         assert not read_auroc(ContextCases(cases, "llm-rg4"))
-
-
-def test_reliability_of_honest_probabilities() -> None:
-    """Ten bins of equal mass, on the diagonal within their intervals."""
-    curve = reliability(predicted())
-    assert len(curve.probabilities) == 10
-    assert (
-        sum(
-            one.low <= at <= one.high
-            for at, one in zip(curve.probabilities, curve.shares, strict=True)
-        )
-        >= 8
-    )
