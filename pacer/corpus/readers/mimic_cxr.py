@@ -57,7 +57,7 @@ _SPLITS = {"train": "train", "validate": "val", "test": "test"}
 
 
 def read(source: Source, config: Corpus, notes: Notes) -> Rows:
-    """Return every examination of the metadata; list images and reports that belong to no
+    """Return every examination of the metadata; list the reports that belong to no
     examination. Raises a DataError also if an examination has two reports, or an image two
     splits."""
     split = source.files["split"]
@@ -74,18 +74,17 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     texts = _with_texts(read_reports(reports), notes)
     _check_once(texts, "study", f"{reports} has more than one report for study")
     rows = Rows(images)
-    for role, table, key, reason in (
-        ("reports", texts, ["study"], "its study is not in the metadata"),
-        ("split", splits, _IMAGE, "its image is not in the metadata"),
-    ):
-        lost = table.join(images, on=key, how="anti", maintain_order="left")
-        if lost.height:
-            notes.read[role] += lost.height
-        rows = rows.with_lines(
-            lost.with_columns(
-                id="study", field=pl.lit(""), reason=pl.lit(reason), kind=pl.lit(LEFT_OUT)
-            )
+    lost = texts.join(images, on="study", how="anti", maintain_order="left")
+    if lost.height:
+        notes.read["reports"] += lost.height
+    rows = rows.with_lines(
+        lost.with_columns(
+            id="study",
+            field=pl.lit(""),
+            reason=pl.lit("its study is not in the metadata"),
+            kind=pl.lit(LEFT_OUT),
         )
+    )
     images = images.join(splits.drop("file", "row"), on=_IMAGE, how="left", maintain_order="left")
     num_splits = pl.col("split").drop_nulls().n_unique().over(_STUDY)
     rows = rows._replace(used=images.with_columns(id="study", num_splits=num_splits))
