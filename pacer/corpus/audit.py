@@ -9,7 +9,7 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.schemas import SPLITS
-from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Account
+from pacer.corpus.account import BAD, LEFT_OUT, PRIOR_ONLY, Account, Notes
 from pacer.corpus.checks import IN_POLARS, TOPICS, mender, on_one_line
 from pacer.corpus.images import DECODED
 from pacer.display.numbers import Check, counted, number, share
@@ -86,7 +86,7 @@ def audit_corpus(
         *_images(images, unusable),
         _empty(contexts, splits),
         _wording(account.notes.wording, config.unseen_comparisons),
-        *_priors(priors, set(records["context"]), config, account.notes.empty_priors),
+        *_priors(priors, set(records["context"]), config, account.notes),
         *(
             note(topic, by_source, mender(config) if config.format == "table" else None)
             for topic, by_source in topics.items()
@@ -249,7 +249,7 @@ def _wording(wording: Mapping[str, tuple[int, int]], treated: str) -> Check:
 
 
 def _priors(
-    priors: pl.DataFrame, contexts: Collection[str], config: Corpus, empty_priors: int
+    priors: pl.DataFrame, contexts: Collection[str], config: Corpus, notes: Notes
 ) -> Iterator[Check]:
     """Describe the choice of previous reports. Examinations without a date neither have nor can be
     a previous examination."""
@@ -268,10 +268,16 @@ def _priors(
     else:
         any_prior = any(availability(context)[1] for context in contexts)
         detail = "the format does not say" if any_prior else "no records have a previous report"
+        undated = sum(counts["undated"] for counts in notes.topics.get("priors", {}).values())
+        if undated and not any_prior:
+            detail += (
+                f"; {number(undated)} studies have no date, so their previous studies cannot "
+                "be found"
+            )
         is_wanted = any(availability(context)[1] for context in config.contexts)
         yield Check(name, detail, any_prior or not is_wanted)
-    if empty_priors and not config.keep_empty_priors:
-        yield Check("Previous reports empty after cleaning", number(empty_priors), False)
+    if notes.empty_priors and not config.keep_empty_priors:
+        yield Check("Previous reports empty after cleaning", number(notes.empty_priors), False)
 
 
 def note(

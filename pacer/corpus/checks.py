@@ -119,6 +119,12 @@ ROW_CHECKS: dict[str, dict[str, dict[str, pl.Expr]]] = {
             | ((pl.col("subject") == "0") & ~(pl.col("subject") == "1").any())
         }
     },
+    "shared_patients": {
+        "subject": {
+            "patients in several files": (pl.col("file").n_unique().over("subject") > 1)
+            & pl.col("subject").is_first_distinct()
+        }
+    },
     "rounded_ids": {
         name: {"zeros at the end": pl.col(name).str.contains(r"(?:^|/)\d{6,}0{5,}$")}
         for name in ("subject", "study")
@@ -180,14 +186,10 @@ def note_texts(rows: pl.DataFrame, columns: Sequence[str], notes: Notes) -> None
 
 
 def note_rows(rows: pl.DataFrame, notes: Notes) -> None:
-    """Count the traces of :data:`ROW_CHECKS`, and the patients of several files."""
+    """Count the traces of :data:`ROW_CHECKS`, and name the first rows of each."""
     for topic, columns in ROW_CHECKS.items():
         for column, kinds in columns.items():
             _note(rows, topic, column, kinds, notes)
-    files = pl.col("file").n_unique().over("subject")
-    shared = rows.filter(files > 1).unique("subject", maintain_order=True)
-    pairs = shared.select(pl.lit("patients in several files"), "subject").iter_rows()
-    notes.count_first("shared_patients", "rows", pairs, _NAMED)
 
 
 def _note(

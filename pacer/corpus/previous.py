@@ -92,8 +92,6 @@ def _copies(studies: pl.DataFrame) -> pl.DataFrame:
     )
     timed = timed.sort("begin", maintain_order=True)
     follows = (pl.col("begin").diff() <= _EXAMINATION).fill_null(False)
-    # only texts within an hour of another are compared
-    timed = timed.filter((follows | follows.shift(-1, fill_value=False)).over("subject"))
     words = pl.col("words").str.to_lowercase().str.extract_all(r"[^\W_]+")
     timed = timed.with_columns(words.list.join(" ")).with_columns(
         run=(~follows).cum_sum().over("subject", "words")

@@ -192,18 +192,11 @@ def choose_images(
     images = images.exclude("", pl.col("rank").is_null(), "unknown view", LEFT_OUT, given_view)
     images = images.with_columns(is_lateral=pl.col("rank") % len(_VIEWS) == _VIEWS.index("lateral"))
 
-    by_study = images.used.group_by("number", maintain_order=True).agg(
-        pl.col("file", "row", "id", "has_report").first(), pl.col("is_lateral").all(), rows=pl.len()
-    )
-    usable = images._replace(used=by_study)
-    usable = usable.exclude("", ~pl.col("has_report"), "neither findings nor impression", LEFT_OUT)
-    lateral = usable.used.filter("is_lateral")["number"]
-    prior_only += numbered.filter(pl.col("number").is_in(lateral.implode()))["study"].to_list()
-    usable = usable.exclude("", pl.col("is_lateral"), "no frontal image", PRIOR_ONLY)
-    of_usable = images.used.join(
-        usable.used.select("number"), on="number", how="semi", maintain_order="left"
-    )
-    images = usable._replace(used=of_usable.sort("number", "rank", maintain_order=True))
+    is_lateral_only = pl.col("is_lateral").all().over("number")
+    images = images.exclude("", ~pl.col("has_report"), "neither findings nor impression", LEFT_OUT)
+    prior_only += images.used.filter(is_lateral_only)["study"].to_list()
+    images = images.exclude("", is_lateral_only, "no frontal image", PRIOR_ONLY)
+    images = images._replace(used=images.used.sort("number", "rank", maintain_order=True))
     is_further = ~pl.struct("number", "is_lateral").is_first_distinct()
     view = pl.when("is_lateral").then(pl.lit("lateral")).otherwise(pl.lit("frontal"))
     reason = pl.format("a further {} image of the study", view)

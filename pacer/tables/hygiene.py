@@ -30,7 +30,6 @@ def fault_of(text: str) -> str | None:
 _TABLE = yaml_beside(__file__, "hygiene.yaml")
 #: Pattern of each kind of residue of another format in a text; also patterns for polars.
 RESIDUE: dict[str, str] = _TABLE["residue"]
-ANY_RESIDUE = "|".join(RESIDUE.values())
 _ENTITY = re.compile(RESIDUE["entities"])
 _ESCAPES = re.compile(r"(?:_x[0-9A-Fa-f]{4}_)+")
 #: Soft hyphens, joiners, marks of direction and byte order marks.

@@ -70,11 +70,6 @@ def _columns_of(
         content = content.collect()
     # a single data set of Hugging Face; its arrow format does not decode images
     if hasattr(content, "with_format") and not isinstance(content, Mapping):
-        if not hasattr(content, "__len__"):
-            raise DataError(
-                f"{name}: a streaming dataset has no length and cannot be indexed; pass "
-                "list(dataset)"
-            )
         content = content.with_format("arrow")[:]
     if hasattr(content, "column_names") and hasattr(content, "to_pydict"):  # a table of pyarrow
         content = pl.DataFrame(pl.from_arrow(content))

@@ -59,16 +59,6 @@ class SourceTable(NamedTuple):
             raise DataError(f"{self.path} has duplicate column names")
         return names
 
-    def only(self, name: str) -> str | None:
-        """Return the column with a name, ignoring case and surrounding spaces; None if there is
-        none. Raises a DataError if several columns have this name."""
-        columns = [column for column in self.columns if column.strip().lower() == name.lower()]
-        if len(columns) > 1:
-            raise DataError(
-                f"{self.path} has several columns named {name} ({', '.join(columns)}); keep one"
-            )
-        return columns[0] if columns else None
-
     def values(self, column: str) -> list[Any]:
         """Return the values of a column, in row order."""
         place = self.columns.index(column)

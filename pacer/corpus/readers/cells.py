@@ -75,17 +75,14 @@ def with_texts(rows: pl.DataFrame, notes: Notes) -> pl.DataFrame:
         long = rows.filter(pl.col(name).str.count_matches(_SENTENCE_END) > 2)["row"]
         notes.count_first("long_context", "texts", ((name, row) for row in long))
     for name in written:
-        for topic, pattern in (("placeholders", PLACEHOLDER), ("crossed_out", _CROSSED_OUT)):
-            removed = rows.filter(pl.col(name).str.contains(pattern))["row"]
-            notes.count_first(topic, "texts", ((name, row) for row in removed))
+        removed = rows.filter(pl.col(name).str.contains(_CROSSED_OUT))["row"]
+        notes.count_first("crossed_out", "texts", ((name, row) for row in removed))
         rows = rows.with_columns(pl.col(name).str.replace_all(PLACEHOLDER, "___"))
         rows = notes.null_if_absent(rows, name, _is_absent, "row")
     if rows[WHOLE].count():
         rows = _with_sections(rows, notes)
     # an impression that repeats the findings is written once
     is_same = (_one_line("findings") == _one_line("impression")).fill_null(False)
-    same = rows.filter(is_same)["row"]
-    notes.count_first("same_text", "texts", (("impression", row) for row in same))
     return rows.with_columns(impression=pl.when(~is_same).then("impression"))
 
 

@@ -28,7 +28,6 @@ from pacer.corpus.studies import (
 )
 from pacer.tables.files import open_table
 from pacer.tables.hygiene import (
-    ANY_RESIDUE,
     CONTROL,
     EMPTY_CELL,
     PLACEHOLDER,
@@ -58,7 +57,7 @@ _SPLITS = {"train": "train", "validate": "val", "test": "test"}
 
 
 def read(source: Source, config: Corpus, notes: Notes) -> Rows:
-    """Return every examination of the metadata; list images and reports that belong to no
+    """Return every examination of the metadata; list the reports that belong to no
     examination. Raises a DataError also if an examination has two reports, or an image two
     splits."""
     split = source.files["split"]
@@ -72,21 +71,20 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     notes.read["metadata"] += images.height
     splits = _table(split, _SPLIT).unique([*_IMAGE, "split"], keep="first", maintain_order=True)
     _check_once(splits, "dicom", f"{split} lists more than one split for image")
-    texts = read_reports(reports)
+    texts = _with_texts(read_reports(reports), notes)
     _check_once(texts, "study", f"{reports} has more than one report for study")
     rows = Rows(images)
-    for role, table, key, reason in (
-        ("reports", texts, ["study"], "its study is not in the metadata"),
-        ("split", splits, _IMAGE, "its image is not in the metadata"),
-    ):
-        lost = table.join(images, on=key, how="anti", maintain_order="left")
-        if lost.height:
-            notes.read[role] += lost.height
-        rows = rows.with_lines(
-            lost.with_columns(
-                id="study", field=pl.lit(""), reason=pl.lit(reason), kind=pl.lit(LEFT_OUT)
-            )
+    lost = texts.join(images, on="study", how="anti", maintain_order="left")
+    if lost.height:
+        notes.read["reports"] += lost.height
+    rows = rows.with_lines(
+        lost.with_columns(
+            id="study",
+            field=pl.lit(""),
+            reason=pl.lit("its study is not in the metadata"),
+            kind=pl.lit(LEFT_OUT),
         )
+    )
     images = images.join(splits.drop("file", "row"), on=_IMAGE, how="left", maintain_order="left")
     num_splits = pl.col("split").drop_nulls().n_unique().over(_STUDY)
     rows = rows._replace(used=images.with_columns(id="study", num_splits=num_splits))
@@ -130,8 +128,7 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
         )
     )
     one_split = pl.when(pl.col("num_splits") == 1).then("known_split")
-    images = _with_texts(images.with_columns(fault=pl.coalesce(faults)), notes)
-    images = images.with_columns(split=one_split)
+    images = images.with_columns(fault=pl.coalesce(faults)).with_columns(split=one_split)
     candidates, image_rows = group_images(rows._replace(used=images))
     studies, _ = choose_images(candidates, image_rows, "metadata", notes)
     # also a study without a split, or without a usable image, can be the previous one
@@ -140,15 +137,13 @@ def read(source: Source, config: Corpus, notes: Notes) -> Rows:
     return with_previous(studies, sources, "metadata", notes)
 
 
-def _with_texts(images: pl.DataFrame, notes: Notes) -> pl.DataFrame:
-    """Return the sections without entities, removed names (``___``) and words for no text."""
+def _with_texts(reports: pl.DataFrame, notes: Notes) -> pl.DataFrame:
+    """Return the sections of reports without entities, removed names (``___``) and words for an
+    absent text."""
     for name in SECTIONS:
-        escaped = pl.when(pl.col(name).str.contains(ANY_RESIDUE)).then(name).alias(name)
-        plain = images.select(escaped).select(mapped(name, without_residue)).to_series()
-        images = images.with_columns(pl.coalesce(plain, name).alias(name))
-        images = images.with_columns(pl.col(name).str.replace_all(PLACEHOLDER, "___"))
-        images = notes.null_if_absent(images, name, is_absent, "study")
-    return images
+        plain = mapped(name, without_residue).str.replace_all(PLACEHOLDER, "___")
+        reports = notes.null_if_absent(reports.with_columns(plain), name, is_absent, "study")
+    return reports
 
 
 def read_reports(path: Path) -> pl.DataFrame:
@@ -192,16 +187,14 @@ def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
     """Read the columns as text under our names, with their places. A copy of the metadata may lack
     views in full."""
     table = open_table(path)
-    found = {name: table.only(name) for name in columns}
-    theirs = {name: column for name, column in found.items() if column is not None}
-    missing = [name for name in columns if name not in theirs and name != VIEW_IN_FULL]
+    present = [name for name in columns if name in table.columns]
+    missing = columns.keys() - {*present, VIEW_IN_FULL}
     if missing:
         raise DataError(
-            f"{path}: missing columns {', '.join(missing)}; it has {shown_columns(table.columns)}"
+            f"{path}: missing columns {', '.join(sorted(missing))}; it has "
+            f"{shown_columns(table.columns)}"
         )
-    table.check_ids([column for name, column in theirs.items() if name in _IDS])
-    frame = table.frame(list(theirs.values()))
-    frame.columns = [columns[name] for name in theirs]
+    frame = table.frame(present).rename({name: columns[name] for name in present})
     return frame.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String))
 
 

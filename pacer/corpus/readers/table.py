@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from pacer.config import Corpus
-from pacer.config.corpus import COLUMNS
+from pacer.config.corpus import COLUMNS, Column
 from pacer.core.errors import DataError
 from pacer.corpus.account import LEFT_OUT, Notes, Rows
 from pacer.corpus.checks import mender, note_rows
@@ -98,7 +98,7 @@ def _open(path: Path, form: CsvForm, sheet: str | None, notes: Notes) -> SourceT
     return table._replace(columns=[name.strip() for name in table.columns])
 
 
-def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
+def _columns(table: SourceTable, mapping: Mapping[Column, str]) -> dict[str, str]:
     """Map the columns of the format to the table's, for those that the table has.
 
     A name without a mapping maps to itself, unless the column of that name is mapped to another
@@ -108,7 +108,7 @@ def _columns(table: SourceTable, mapping: Mapping[str, str]) -> dict[str, str]:
     have = table.columns
     # a column named order may hold anything
     names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")}
-    names |= mapping
+    names = {**names, **mapping}
     problems: list[str] = []
     is_by_study = names.get("frontal") in have and names.get("image") not in have
     for name in ("image",) if is_by_study else _IMAGES:
@@ -270,7 +270,6 @@ def _with_ranks(images: pl.DataFrame, folder: Path, notes: Notes) -> pl.DataFram
             parsed == ("frontal", "other") and in_header is not None and in_header.kind == "frontal"
         )
         if in_header and (view is None or is_finer):
-            notes.count("header_views", "table", quoted(header))
             view = header
         elif in_header and parsed and in_header != parsed:
             note = (

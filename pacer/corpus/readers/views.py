@@ -18,9 +18,9 @@ from pacer.tables.hygiene import EMPTY_CELL, name_on_disk, path_outside_root
 from pacer.tables.table import shown_columns
 from pacer.tables.values import quoted
 
-#: Columns for the image and its view, in lower case, in order of preference.
+#: Columns for the image and its view, in order of preference.
 IMAGE_COLUMNS = ("image", "filename", "dicom_id")
-VIEW_COLUMNS = ("view", "projection", "viewposition")
+VIEW_COLUMNS = ("view", "projection", "ViewPosition")
 #: MIMIC-CXR-JPG's second column of views; it counts where the others are empty.
 VIEW_IN_FULL = "ViewCodeSequence_CodeMeaning"
 
@@ -97,20 +97,17 @@ def read_views(path: Path) -> dict[str, View]:
     table = open_table(path)
     columns = []
     for names in (IMAGE_COLUMNS, VIEW_COLUMNS):
-        present = [name for name in names if table.only(name) is not None]
+        present = [name for name in names if name in table.columns]
         if not present:
             has = shown_columns(table.columns)
             raise DataError(f"{path} needs one of the columns {', '.join(names)}; it has {has}")
-        columns.append(table.only(present[0]))
-    columns.append(table.only(VIEW_IN_FULL))
-    columns = [column for column in columns if column is not None]
-    table.check_ids(columns[:1])
+        columns.append(present[0])
+    if VIEW_IN_FULL in table.columns:
+        columns.append(VIEW_IN_FULL)
     views: dict[str, View] = {}
     rows = table.frame(columns).iter_rows()
     for place, (image, *texts) in zip(table.places, rows, strict=True):
         if not (image or "").strip():
-            if any(texts):
-                raise DataError(f"{path}, {place}: no image is given in column {columns[0]}")
             continue
         stated = [text for text in texts if not re.search(EMPTY_CELL, text or "")]
         view = parse_view(stated[0]) if stated else None

@@ -106,7 +106,7 @@ def test_one_file_holds_both_texts(pacer: Callable[..., Outcome], files: Path) -
     sides = ["--references", "both.csv", "--hypotheses", "both.csv"]
     command = ["score", *sides, "--out", "one", "--without", "meteor"]
     columns = ["--reference-text", "truth", "--hypothesis-text", "out"]
-    assert "pass `--delimiter semicolon`" in pacer(*command, *columns).error
+    assert "set the delimiter to semicolon" in pacer(*command, *columns).error
     outcome = pacer(*command, *columns, "--delimiter", "semicolon")
     assert outcome.code == 0, outcome.error
     assert "the column `context` of the references has none of the values" in outcome.out

@@ -17,6 +17,7 @@ from pacer.core.errors import DataError
 from pacer.core.exchange import exchange
 from pacer.core.schemas import PRIOR_SCHEMA, RECORD_SCHEMA, read_about, read_records, write_table
 from pacer.corpus import audit
+from pacer.corpus.account import Notes
 from pacer.corpus.previous import CHOICE_SCHEMA, choose_previous
 from pacer.corpus.records import seeded_split
 from tests.support.cases import cases
@@ -184,13 +185,14 @@ def test_a_row_that_is_not_accounted_for_is_a_bug() -> None:
 
 
 def test_odd_previous_studies_are_marked() -> None:
+    notes = Notes(empty_priors=4)
     rows = [("b", "a", 1.5), ("d", "c", 3.0)]
     priors, config = pl.DataFrame(rows, PRIOR_SCHEMA, orient="row"), profile("phantom").corpus
-    gap, empty = audit._priors(priors, {}, config, 4)
+    gap, empty = audit._priors(priors, {}, config, notes)
     assert gap.detail == "median 2.25 days, longest 3 days; 2 studies"
     assert empty == ("Previous reports empty after cleaning", "4", False)
     kept = config.model_copy(update={"keep_empty_priors": True})
-    assert empty not in [*audit._priors(priors, {}, kept, 4)]
+    assert empty not in [*audit._priors(priors, {}, kept, notes)]
 
 
 @pytest.mark.parametrize(

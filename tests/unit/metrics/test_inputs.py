@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -96,7 +95,6 @@ OBJECTS = {
     "series of polars": lambda content: {
         name: pl.Series(values) for name, values in content.items()
     },
-    "stream": lambda _: SimpleNamespace(with_format=None),
     "array": np.array,
     "polars series": pl.Series,
     "numbers": lambda texts: {np.int64(number): text for number, text in enumerate(texts)},
