@@ -53,6 +53,10 @@ def beside(reference: str, report: str) -> tuple[list[Span], list[Span]]:
     return _spans(reference, rows, "reference"), _spans(report, rows, "report")
 
 
+#: The states of a finding in words of a reader.
+WORDS = {"positive": "present", "negative": "absent", "uncertain": "uncertain"}
+
+
 def departures(commitment: Anchor, report: str) -> list[str]:
     """Return in words where a report departs from its commitment: findings with another state,
     side, severity or course, or that only one of them states."""
@@ -120,9 +124,9 @@ def _mark(row: Row, side: Side) -> tuple[str, str]:
 
 
 def _stated(row: Row, side: Side, kind: str) -> str:
-    """Return the state of a finding in a text, or its sides, severities or courses."""
+    """Return the state of a finding in a text in words, or its sides, severities or courses."""
     if kind == "state":
-        return row[f"{side}_state"] or "not stated"
+        return WORDS.get(row[f"{side}_state"], "not stated")
     stated = Attributes(**{kind: frozenset(row[f"{side}_{kind}"])})
     return " and ".join(words(stated)) or "not stated"
 

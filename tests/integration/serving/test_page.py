@@ -22,6 +22,7 @@ from PIL import Image
 
 from pacer.core.anchor import Anchor
 from pacer.core.errors import ConfigError
+from pacer.reporting.marks import WORDS
 from pacer.serving import page as view
 from pacer.serving.case import Case, Result
 from pacer.serving.page import MAX_BODY, Page
@@ -284,7 +285,7 @@ def test_a_report_stands_beside_its_commitment(result: Result) -> None:
     shown = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=False))
     assert "<mark" not in shown and "agrees with its own list" not in shown
     assert "<li>edema: uncertain in the report, not stated in the list</li>" in shown
-    assert "<li>fracture: not stated in the report, negative in the list</li>" in shown
+    assert "<li>fracture: not stated in the report, absent in the list</li>" in shown
     assert (
         "positive: pleural effusion;\nnegative: fracture, pneumothorax;\nuncertain: none" in shown
     )
@@ -309,11 +310,9 @@ def test_a_result_says_where_its_report_departs_from_its_commitment(
     assert cases["contradictions"].to_list() == [contradictions]
     shown = view.result_page(departs)
     for finding, state in mismatches.items():
-        listed = COMMITMENT.polarity(finding)
-        assert (
-            f"<li>{finding}: {state or 'not stated'} in the report, {listed} in the list</li>"
-            in shown
-        )
+        listed = WORDS[COMMITMENT.polarity(finding)]
+        stated = WORDS.get(state, "not stated")
+        assert f"<li>{finding}: {stated} in the report, {listed} in the list</li>" in shown
     assert shown.count('contradicts" title="the report says the opposite"') == len(contradictions)
     alone = (replace(departs, fallback=True), replace(departs, commitment=None))
     assert [one.mismatches() for one in alone] == [{}, {}]
