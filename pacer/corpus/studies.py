@@ -35,6 +35,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "image": pl.String(),
     "view": pl.String(),
     "rank": pl.Int64(),  # of :func:`view_rank`
+    "whole_report": pl.String(),  # from which sections were cut
     **dict.fromkeys(TEXTS, pl.String()),
     "day": pl.Date(),
     "clock": pl.Time(),
@@ -49,7 +50,9 @@ _STUDY = ["subject", "study"]
 _VIEWS = ("PA", "AP", "other", "lateral")
 #: Fields in which the rows of an examination must agree, and the columns that are compared; images
 #: have different times.
-_COMPARED = {"date": "day", "order": "order", "split": "split"} | {name: name for name in TEXTS}
+_COMPARED = {"date": "day", "order": "order", "split": "split"}
+_COMPARED_TEXTS = ("whole_report", *TEXTS)
+_COMPARED |= {name: name for name in _COMPARED_TEXTS}
 #: An examination with images of two days is accepted if they were taken within this time.
 _STUDY_LASTS = timedelta(days=1)
 
@@ -96,19 +99,23 @@ def group_images(images: Rows, mend: Callable[..., str] | None = None) -> tuple[
         studies = studies.exclude(
             column, problem.is_not_null(), problem, BAD, mapped(column, quoted)
         )
-    reason = (
-        "the study appears under more than one subject; if these are one patient, write the id in "
-        "one way (007 is not 7), else make the study's id unique"
-    )
-    reason = with_line(reason, "prefix_study", subject="subject", study="study")
     subjects = mapped("given subject", _all_quoted)
+    zeros = pl.col("given subject").list.eval(pl.element().str.strip_chars_start("0"))
+    are_zeros = pl.col("two subjects") & (zeros.list.n_unique() == 1)
+    reason = (
+        "the study appears under ids of its subject that differ in zeros; write each in one way"
+    )
+    reason = with_line(reason, "ids_of_one_length", column="subject")
+    studies = studies.exclude("subject", are_zeros, reason, BAD, subjects)
+    reason = "the study appears under more than one subject; make its id unique"
+    reason = with_line(reason, "prefix_study", subject="subject", study="study")
     studies = studies.exclude("study", pl.col("two subjects"), reason, BAD, subjects)
     is_bad = pl.col("fault").is_not_null()
     bad = studies.used.filter(is_bad).unnest("fault")
     studies = studies.with_lines(bad)._replace(used=studies.used.filter(~is_bad))
     for name in _COMPARED:
         reason = "the rows of the study have different values"
-        if name in TEXTS:
+        if name in _COMPARED_TEXTS:
             reason += "; the lines keep the last (in place of last(), first() keeps the first)"
             reason = with_line(reason, "last_text", column=name, study="study")
         studies = studies.exclude(name, pl.col(f"several {name}"), reason)
@@ -132,7 +139,7 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
         instant.max() - instant.min() > _STUDY_LASTS
     )
     values = {name: pl.col(column).drop_nulls() for name, column in _COMPARED.items()}
-    compared = values | {name: values[name].str.strip_chars() for name in TEXTS}
+    compared = values | {name: values[name].str.strip_chars() for name in _COMPARED_TEXTS}
     studies = images.group_by(_STUDY, maintain_order=True).agg(
         pl.col("file", "row", "id").first(),
         pl.len().alias("rows"),

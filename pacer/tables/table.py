@@ -99,7 +99,10 @@ class SourceTable(NamedTuple):
             name, remedy = "ids_without_point", "remove the point"
             if not _WHOLE.fullmatch(id):
                 name = "ids_from_source"
-                remedy = "this one may have been rounded, so read them as text from the source"
+                remedy = (
+                    "this one may have been rounded, so read them as text from a new export (here "
+                    f"source{self.path.suffix})"
+                )
             raise DataError(
                 f"{where}: got the number {id}; ids are text; {remedy}:\n"
                 f"{self.mended(name, column)}"

@@ -112,6 +112,30 @@ CASES: dict[str, list[Case]] = {
             "cp1252",
         ),
     ],
+    "ids_of_one_length": [
+        Case(
+            "t.csv",
+            csv("id,n", "007,1", " 7,2", "p1,3", ",4"),
+            {"column": "id"},
+            {"id": ["007", "007", "p1", None], "n": list("1234")},
+        )
+    ],
+    "blank_dates": [
+        Case(
+            "t.csv",
+            csv(
+                "text,id",
+                "Since 03.07.2024 and 7/3/24.,1",
+                ",2",
+                "2024-07-03: 1.2 x 3.4 cm at T4-5.,3",
+            ),
+            {"column": "text"},
+            {
+                "text": ["Since ___ and ___.", None, "___: 1.2 x 3.4 cm at T4-5."],
+                "id": list("123"),
+            },
+        )
+    ],
     "prefix_study": [
         Case(
             "t.csv",
@@ -273,7 +297,7 @@ CASES: dict[str, list[Case]] = {
         Case(
             "t.csv",
             csv("date,id", "2020-04-03,1", "25/03/2020,2", ",3", " 2020-12-01,4"),
-            {"column": "date"},
+            {"column": "date", "sign": "/"},
             {"date": ["04/03/2020", "25/03/2020", None, "12/01/2020"], "id": list("1234")},
         )
     ],
@@ -354,17 +378,20 @@ CASES: dict[str, list[Case]] = {
         Case(
             "t.csv",
             csv("text,id", '"Clear.\r\n  ELECTRONICALLY SIGNED by\nDr. A",1', ",2")
-            + csv('"As dictated.\nHeart.",3', '"Clear.\nDr. med. A. Roe\nElectronically signed",4')
-            + csv(
-                '"Clear.\ngez. Roe",5',
-                '"Clear.\n\nA. Roe, MD\n1 May",6',
-                '"Dr. Roe was called.\nDrained.",7',
-            ),
+            + csv('"As dictated.\nHeart.",3', '"A.\nDr. med. A. Roe\nSigned\nIMPRESSION: B.",4')
+            + csv('"A.\ngez. Roe",5', '"A.\n\nA. Roe, MD\n1 May",6', '"Dr. Roe was called.\nB.",7')
+            + csv('"DR CHEST PA\nClear.",8'),
             {"column": "text"},
             {
-                "text": ["Clear.\r", None, "As dictated.\nHeart.", "Clear.\n", "Clear.\n"]
-                + ["Clear.\n\n\n1 May", "Dr. Roe was called.\nDrained."],
-                "id": list("1234567"),
+                "text": [
+                    "Clear.\r\n\n",
+                    None,
+                    "As dictated.\nHeart.",
+                    "A.\n\n\nIMPRESSION: B.",
+                    "A.\n",
+                ]
+                + ["A.\n\n\n1 May", "Dr. Roe was called.\nB.", "DR CHEST PA\nClear."],
+                "id": list("12345678"),
             },
         )
     ],
@@ -372,11 +399,11 @@ CASES: dict[str, list[Case]] = {
         Case(
             "t.csv",
             csv("text,id", '"Findings\r\nClear.\n IMPRESSION \nNormal.",1', ",2")
-            + csv('"FINDINGS: Clear.\nNo findings\n",3'),
+            + csv('"FINDINGS: No\ncomparison\nis available.",3'),
             {"column": "text"},
             {
                 "text": ["Findings:\nClear.\nIMPRESSION:\nNormal.", None]
-                + ["FINDINGS: Clear.\nNo findings\n"],
+                + ["FINDINGS: No\ncomparison\nis available."],
                 "id": list("123"),
             },
         )

@@ -53,10 +53,14 @@ _DATE_LINES = {
     r"^\d{9,13}(?:\.\d+)?$": "seconds_since_1970",
     r"^\d{5}(?:\.\d+)?$": "spreadsheet_days",
 }
-_OTHER_DATE_LINES = _DATE_LINES | {
-    r"^\d{4}-\d{2}-\d{2}$": "swap_days",
-    r"^\d{4}-\d{2}-\d{2} \d{2}:": "dates_of_cells",
-}
+_CELLS = (
+    "; cells that are dates need no corpus.table.dates: if all are, remove it; if others are "
+    "texts, take these lines and remove it"
+)
+_SWAPPED = (
+    "; if all are YYYY-MM-DD, remove corpus.table.dates; if a spreadsheet has exchanged day and "
+    "month in some"
+)
 _TIME_LINES = {r"(?i)\d ?[ap]\.?m": "times_am_pm", r"^\d{3,6}(?:\.\d+)?$": "times_of_dicom"}
 _OTHER_DATES = (
     f"; set another form in corpus.table.dates ({', '.join(DATE_FORMS)}); a number of order "
@@ -146,7 +150,8 @@ def with_parsed_fields(
         "expected {}, maybe with a time (T08:30) and its zone (Z, +01:00){}",
         pl.lit(form),
         pl.coalesce(
-            _way("date", _DATE_LINES if dates is None else _OTHER_DATE_LINES, mend),
+            _way("date", _DATE_LINES, mend),
+            *_ways_of_iso_dates(form, mend),
             pl.lit(_OTHER_DATES),
         ),
     )
@@ -238,6 +243,23 @@ def _way(column: str, lines: Mapping[str, str], mend: Callable[..., str]) -> pl.
         for pattern, name in lines.items()
     )
     return pl.coalesce(*ways)
+
+
+def _ways_of_iso_dates(form: str, mend: Callable[..., str]) -> list[pl.Expr]:
+    """Return what to do with dates as YYYY-MM-DD where another form is expected, and with those of
+    a workbook's cells; each null for others."""
+    if form == "YYYY-MM-DD":
+        return []
+    ways = {r"^\d{4}-\d{2}-\d{2} \d{2}:": (_CELLS, mend("dates_of_cells", column="date"))}
+    if form.startswith("DD"):
+        line = mend("swap_days", column="date", sign=form[2])
+        ways[r"^\d{4}-\d{2}-\d{2}$"] = _SWAPPED, line
+    return [
+        pl.when(pl.col("date").str.contains(pattern)).then(
+            pl.lit(f"{advice}{IN_POLARS}{on_one_line(line)}")
+        )
+        for pattern, (advice, line) in ways.items()
+    ]
 
 
 def _text_fault(name: str) -> pl.Expr:
