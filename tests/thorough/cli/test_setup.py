@@ -23,7 +23,14 @@ backend-path = ["."]
 name = "pacer-cxr"
 version = "1.0"
 dependencies = ["leaf>=1"]
-optional-dependencies = {pipeline = [], excel = [], dev = ["pacer-cxr[pipeline]"]}
+
+[project.optional-dependencies]
+meteor = []
+corpus = []
+pages = []
+pipeline = []
+excel = []
+dev = ["pacer-cxr[pipeline]"]
 """
 #: A build backend. The package is a path entry, and has the command `pacer`.
 BUILDER = """
