@@ -71,7 +71,8 @@ TEXT_CHECKS["signatures"] = {
     "a signature, stamp, phone number or name": _TEXT.str.contains(SIGNATURES)
 }
 TEXT_CHECKS["other_examinations"] = {
-    "a title of another examination": names_other_examination(_TEXT)
+    # a column exam says what the report is about
+    "a title of another examination": names_other_examination(_TEXT) & pl.col("exam").is_null()
 }
 
 _DAY = pl.col("day")
@@ -175,14 +176,11 @@ def on_one_line(lines: str) -> str:
 def note_texts(rows: pl.DataFrame, columns: Sequence[str], notes: Notes) -> None:
     """Count the traces of :data:`TEXT_CHECKS` in the columns, and name the first rows of each."""
     for column in columns:
-        texts = rows.select("row", text=column, exam="exam" if "exam" in rows.columns else None)
-        texts = texts.drop_nulls("text")
+        exam = "exam" if "exam" in rows.columns else None
+        texts = rows.select("row", text=column, exam=exam).drop_nulls("text")
         for topic, kinds in TEXT_CHECKS.items():
             if (topic, column) != ("headings", "whole_report"):
-                # a column exam says what the report is about
-                doubted = texts.filter(pl.col("exam").is_null())
-                is_title = topic == "other_examinations"
-                _note(doubted if is_title else texts, topic, column, kinds, notes)
+                _note(texts, topic, column, kinds, notes)
 
 
 def note_rows(rows: pl.DataFrame, notes: Notes) -> None:

@@ -48,10 +48,11 @@ SCHEMA: dict[str, pl.DataType] = {
 _STUDY = ["subject", "study"]
 #: Views in order of preference.
 _VIEWS = ("PA", "AP", "other", "lateral")
-#: Fields in which the rows of an examination must agree, and the columns that are compared; images
-#: have different times.
-_COMPARED = {"date": "day", "order": "order", "split": "split"}
+#: Texts in which the rows of an examination must agree. Whole reports come first: sections of
+#: different ones, such as a preliminary and a final report, would be joined.
 _COMPARED_TEXTS = ("whole_report", *TEXTS)
+#: Fields in which they must agree, and the columns that are compared; images have different times.
+_COMPARED = {"date": "day", "order": "order", "split": "split"}
 _COMPARED |= {name: name for name in _COMPARED_TEXTS}
 #: An examination with images of two days is accepted if they were taken within this time.
 _STUDY_LASTS = timedelta(days=1)

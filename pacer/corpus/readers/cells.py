@@ -144,6 +144,24 @@ def with_parsed_fields(
         split=pl.col("split").str.to_lowercase().replace_strict(SPLITS, default=None),
     )
     has_zone = pl.col("zone").is_not_null()
+    clock = pl.coalesce("clock", "at")
+    instant = pl.format("{} {} {}", "day", clock, "zone")
+    instant = instant.str.to_datetime("%Y-%m-%d %H:%M:%S%.f %z")
+    is_other_exam = ~mapped("exam", is_chest_radiograph, pl.Boolean)
+    return rows.with_columns(
+        fault=pl.coalesce(_faults(form, mend)),
+        day=pl.when(has_zone).then(instant.dt.date()).otherwise("day"),
+        clock=pl.when(has_zone).then(instant.dt.time()).otherwise(clock),
+        unused=pl.when(is_other_exam).then(
+            pl.lit("the column exam names another examination than a chest radiograph")
+        ),
+    )
+
+
+def _faults(form: str, mend: Callable[..., str]) -> list[pl.Expr]:
+    """Return the faults that a row can have, the first to be reported first; each null if it has
+    not."""
+    has_zone = pl.col("zone").is_not_null()
     has_time = pl.col("clock").is_not_null() | pl.col("at").is_not_null()
     is_other_time = (pl.col("clock") != pl.col("at")) & (pl.col("at") != time())
     date_reason = pl.format(
@@ -158,7 +176,7 @@ def with_parsed_fields(
     time_reason = pl.format(
         "expected HH:MM or HH:MM:SS{}", _way("time", _TIME_LINES, mend).fill_null("")
     )
-    faults = [
+    return [
         fault_where(
             pl.col("subject").str.contains(_NO_PATIENT),
             "subject",
@@ -197,18 +215,6 @@ def with_parsed_fields(
         ),
         *(_text_fault(name) for name in (*TEXTS, WHOLE)),
     ]
-    clock = pl.coalesce("clock", "at")
-    instant = pl.format("{} {} {}", "day", clock, "zone")
-    instant = instant.str.to_datetime("%Y-%m-%d %H:%M:%S%.f %z")
-    is_other_exam = ~mapped("exam", is_chest_radiograph, pl.Boolean)
-    return rows.with_columns(
-        fault=pl.coalesce(faults),
-        day=pl.when(has_zone).then(instant.dt.date()).otherwise("day"),
-        clock=pl.when(has_zone).then(instant.dt.time()).otherwise(clock),
-        unused=pl.when(is_other_exam).then(
-            pl.lit("the column exam names another examination than a chest radiograph")
-        ),
-    )
 
 
 def _is_refused(written: str, parsed: str) -> pl.Expr:
