@@ -10,7 +10,6 @@ source.json, manifest.json                    location and origin of the files
 import json
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 from tokenizers import Tokenizer
 
@@ -21,15 +20,9 @@ from pacer.core.io import hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
 from pacer.core.schemas import EMPHASIS_POSITIONS, SPLITS, TRUTH_SCHEMA
 from pacer.corpus.source import describe_source
-from pacer.phantom.language import (
-    VOCABULARY,
-    PhantomReport,
-    contexts_of,
-    fullest_report_of,
-    phantom_tokenizer,
-    report_of,
-)
+from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, report_of
 from pacer.phantom.render import count_images, image_path, write_images
+from pacer.phantom.tokenizer import VOCABULARY, phantom_tokenizer
 from pacer.phantom.wording import degree
 from pacer.phantom.world import FindingState, PhantomStudy, make_world
 from pacer.text.cleaning.cleaners import clean_report, sentence_ends, token_marks
@@ -41,14 +34,6 @@ ABSENT_CLINICAL = 0
 #: Creation time of all recorded answers, in seconds since 1970, which is fixed so that nothing in a
 #: phantom depends on the clock.
 _CREATED = 1_735_689_600
-#: Share of answers in a code fence.
-_FENCED = 0.04
-#: Share of answers in capital letters.
-_CAPITALS = 0.03
-#: Share of answers with a finding outside the vocabulary.
-_FOREIGN = 0.02
-#: Share of answers that are cut off.
-_CUT = 0.005
 #: Pixels on a side of a radiograph, as many as the stand-in of the encoder reads.
 IMAGE_SIZE = 112
 
@@ -80,7 +65,7 @@ def generate_phantom(
         write_json(directory / f"{context}.json", splits)
     boxes = write_images(studies, image_size, directory / "images")
     answers = (
-        _recorded_answer(report_of(study, context), study.rng(40 + CONTEXTS.index(context)))
+        _recorded_answer(report_of(study, context))
         for study in studies
         if study.split == "train"
         for context in contexts_of(study)
@@ -138,37 +123,20 @@ def _described(state: FindingState) -> dict[str, str | None]:
     }
 
 
-def _recorded_answer(report: PhantomReport, rng: np.random.Generator) -> dict:
+def _recorded_answer(report: PhantomReport) -> dict:
     """Return a line of ``answers.jsonl``: ``{"record_id", "response"}``; the response is a
     chat.completion object.
 
-    It is not from a language model: it lists the findings that the report states. A few have the
-    blemishes of real answers (a code fence, capital letters, a finding outside the vocabulary, a
-    cut-off answer), so that they exercise the same code as real answers.
+    It is not from a language model: it lists the findings that the report states.
     """
     record_id = f"{report.context}-{report.study.study_id}"
-    lists = {
-        status: list(report.listed(status)) for status in ("positive", "negative", "uncertain")
-    }
     rationale = {
         finding: " ".join(text.rstrip(".").split()[:8])
         for text, findings in reversed(report.sentences)
         for finding in sorted(findings)
     }
-    blemish = rng.random()
-    if blemish < _CAPITALS:
-        lists = {status: [name.title() for name in names] for status, names in lists.items()}
-    elif blemish < _CAPITALS + _FOREIGN:
-        lists["negative"].append("hernia")
-    content = json.dumps(
-        {"sample_uid": record_id, **lists, "rationale": rationale}, ensure_ascii=False
-    )
-    finish = "stop"
-    if blemish > 1.0 - _FENCED:
-        content = f"```json\n{content}\n```"
-    elif blemish > 1.0 - _FENCED - _CUT:
-        content = content[: len(content) // 2]
-        finish = "length"
+    lists = {status: report.listed(status) for status in ("positive", "negative", "uncertain")}
+    content = json.dumps({"sample_uid": record_id, **lists, "rationale": rationale})
     prompt_tokens = 640 + 2 * len(report.text.split())
     completion_tokens = len(content) // 4
     message = {"role": "assistant", "content": content, "refusal": None}
@@ -177,7 +145,7 @@ def _recorded_answer(report: PhantomReport, rng: np.random.Generator) -> dict:
         "object": "chat.completion",
         "created": _CREATED,
         "model": "phantom-recorded",
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
         "usage": {
             "prompt_tokens": prompt_tokens,
             "completion_tokens": completion_tokens,

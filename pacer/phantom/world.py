@@ -1,10 +1,12 @@
 """The latent world: patients, their examinations over time, and the state of every finding in every
 examination.
 
-Findings follow a Markov chain over the examinations of a patient. Patient traits (heart failure,
-infection, intensive care, trauma, tumour, asbestos) and findings already present shift the odds, so
-findings co-occur plausibly. Every draw is a function of (seed, patient, examination); nothing
-depends on dictionary or hash order.
+What a patient *has*, what a view *shows* and what a report *names* are three things. Findings
+follow a Markov chain over the examinations of a patient. Traits of the patient and findings already
+present shift the odds, so findings co-occur plausibly. A finding may be visible on the lateral view
+only, or, if it is chronic, on no view of a later examination. And as radiologists do, reports leave
+out a known finding that is slight and stable (:meth:`FindingState.left_out`). Every draw is a
+function of (seed, patient, examination); nothing depends on dictionary or hash order.
 """
 
 from __future__ import annotations
@@ -24,21 +26,9 @@ Course = Literal["new", "worse", "stable", "improved", "resolved"]
 Certainty = Literal["definite", "hedged"]
 Split = Literal["train", "val", "test"]
 
-#: Probability that a new lateral-capable finding is visible only on the lateral view, if the
-#: examination has that view.
-LATERAL_ONLY = 0.42
-#: Probability that no view of a later examination shows a chronic finding, so that only the
-#: previous report mentions it.
-PRIOR_ONLY = 0.6
-
-DEVICES = (
-    "picc",
-    "central line",
-    "endotracheal tube",
-    "nasogastric tube",
-    "pacemaker",
-    "chest tube",
-)
+ZONES: tuple[Zone, ...] = ("upper", "mid", "lower")
+#: Smallest and largest severity.
+_MILDEST, _WORST = 0.15, 1.0
 
 
 class FindingPrior(NamedTuple):
@@ -46,14 +36,15 @@ class FindingPrior(NamedTuple):
 
     prevalence: float
     persistence: float
+    quiet: float
     hedging: float
     denied: float
     urgency: int
     given: dict[str, float] | None = None
     central: bool = False
     bilateral: float = 0.0
-    lateral: bool = False
-    chronic: bool = False
+    lateral: float = 0.0
+    unseen: float = 0.0
 
 
 _WORLD = yaml_beside(__file__, "world.yaml")
@@ -63,9 +54,27 @@ FINDING_PRIORS = {
 }
 #: ``share`` of patients with each trait, and the ``shifts`` of log-odds that it causes.
 TRAITS = _WORLD["traits"]
-#: Shift of all log-odds that compensates for traits and couplings, so that an examination has about
-#: 2.6 findings.
-_LEVEL = -0.30
+DEVICES: tuple[str, ...] = tuple(_WORLD["devices"])
+
+
+class Draw(NamedTuple):
+    """The random numbers in [0, 1) that decide about a finding in an examination; each decides one
+    thing."""
+
+    present: float
+    severity: float  # of a new finding; of a continuing one, whether it gets worse or better
+    change: float  # by how much
+    side: float
+    zone: float
+    hedged: float
+    hedged_anew: float  # whether the certainty of a continuing finding is drawn again
+    shown: float  # whether the lateral view alone, or no view, shows it
+    device: float
+    second_device: float
+    both: float
+    place: float
+    depth: float
+    shape: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +87,22 @@ class FindingState:
     severity: float  # 0 (barely present) to 1
     course: Course  # change since the patient's previous examination ("new" in a first examination)
     certainty: Certainty  # whether reports state or hedge it
+    stable_for: int  # examinations in a row in which it has not changed
     lateral_only: bool  # visible on the lateral view but not on the frontal one
     prior_only: bool  # visible on no view of this examination; the previous report mentions it
     kind: str  # a subtype ("rib" or "vertebra" for fractures), else ""
     devices: tuple[str, ...]  # for "support devices"
     position: tuple[float, float, float]  # numbers in [0, 1) that determine place and shape
+
+    @property
+    def left_out(self) -> bool:
+        """Whether reports of this examination leave the finding out, in every context: it is known,
+        and the longer it has been stable, the more severe it may be.
+
+        It is left out below severity 1 - (1 - ``quiet``)ⁿ, if it has been stable in n examinations.
+        """
+        quiet = FINDING_PRIORS[self.finding].quiet
+        return self.severity < 1.0 - (1.0 - quiet) ** self.stable_for
 
     def known_from(self, lateral: bool, prior: bool) -> bool:
         """Whether the frontal view together with these sources shows the finding."""
@@ -154,18 +174,16 @@ def make_world(
     rng = np.random.default_rng([seed, 0])
     numbers = rng.choice(9_999_999, size=patients, replace=False)
     counts = 1 + np.minimum(rng.poisson(max(studies_per_patient - 1.0, 0.0), size=patients), 7)
-    study_numbers = rng.choice(9_999_999, size=int(counts.sum()), replace=False)
+    study_numbers = iter(rng.choice(9_999_999, size=int(counts.sum()), replace=False).tolist())
     num_val = max(round(val_fraction * patients), int(val_fraction > 0))
     num_test = max(round(test_fraction * patients), int(test_fraction > 0))
     splits: list[Split] = ["train"] * patients
     for rank, index in enumerate(rng.permutation(patients)[: num_test + num_val]):
         splits[index] = "test" if rank < num_test else "val"
     world = []
-    first = 0
-    for index in range(patients):
-        subject_id = str(10_000_000 + int(numbers[index]))
-        ids = [str(50_000_000 + int(n)) for n in study_numbers[first : first + counts[index]]]
-        first += int(counts[index])
+    for index, (number, count) in enumerate(zip(numbers.tolist(), counts.tolist(), strict=True)):
+        subject_id = str(10_000_000 + number)
+        ids = [str(50_000_000 + next(study_numbers)) for _ in range(count)]
         studies = _make_studies(
             (seed, index), subject_id, splits[index], ids, lateral_fraction, rarity_boost
         )
@@ -183,7 +201,7 @@ def _make_studies(
 ) -> tuple[PhantomStudy, ...]:
     rng = np.random.default_rng([*key, 1])
     traits = [name for name, trait in TRAITS.items() if rng.random() < trait["share"]]
-    shifts = {name: _LEVEL for name in FINDINGS}
+    shifts = dict.fromkeys(FINDINGS, _WORLD["level"])
     for trait in traits:
         for finding, shift in TRAITS[trait]["shifts"].items():
             shifts[finding] += shift
@@ -194,14 +212,11 @@ def _make_studies(
         has_lateral = bool(rng.random() < lateral_fraction)
         moment = np.random.default_rng([*key, 4, number])
         prior = studies[-1] if studies else None
-        further = np.random.default_rng([*key, 5, number])
-        draws = np.hstack([rng.random((len(FINDINGS), 10)), further.random((len(FINDINGS), 2))])
-        findings, resolved = _next_state(draws, prior, shifts, has_lateral, boost)
+        draws = [Draw(*row) for row in rng.random((len(FINDINGS), len(Draw._fields))).tolist()]
+        findings = next_findings(draws, prior, shifts, has_lateral, boost)
         devices = findings["support devices"].devices if "support devices" in findings else ()
         bedside = "intensive care" in traits or "endotracheal tube" in devices
-        share_of_portable = 0.75 if bedside else 0.4
-        if has_lateral:
-            share_of_portable = 0.2
+        share_of_portable = 0.2 if has_lateral else 0.75 if bedside else 0.4
         portable = bool(rng.random() < share_of_portable)
         studies.append(
             PhantomStudy(
@@ -211,7 +226,11 @@ def _make_studies(
                 view="AP" if portable else "PA",
                 has_lateral=has_lateral,
                 findings=findings,
-                resolved=resolved,
+                resolved={
+                    name: state
+                    for name, state in (prior.findings if prior else {}).items()
+                    if name not in findings
+                },
                 indication=_clinical_text(rng, traits, "indications", 0.75),
                 history=_clinical_text(rng, traits, "histories", 0.5),
                 anatomy=draw_anatomy(moment, body, portable),
@@ -234,110 +253,112 @@ def _clinical_text(
     known, general, trait, choice = rng.random(4)
     if known > share:
         return None
-    name = ""
-    if traits and general >= 0.4:
-        name = traits[int(trait * len(traits))]
+    name = traits[int(trait * len(traits))] if traits and general >= 0.4 else ""
     texts = _WORLD[kind][name]
     return texts[int(choice * len(texts))]
 
 
-def _next_state(
-    draws: np.ndarray,
+def next_findings(
+    draws: list[Draw],
     prior: PhantomStudy | None,
     shifts: dict[str, float],
     has_lateral: bool,
     boost: float,
-) -> tuple[dict[str, FindingState], dict[str, FindingState]]:
-    """Return the findings present now and those that ended, given the previous examination and
-    twelve random numbers in [0, 1) of each finding [13, 12]."""
+) -> dict[str, FindingState]:
+    """Return the findings of an examination, in the order of FINDINGS.
+
+    Args:
+        draws: the random numbers of each finding, in the order of FINDINGS.
+        prior: the previous examination.
+        shifts: of the log-odds of each finding in this patient.
+        boost: see :func:`make_world`.
+    """
     now: dict[str, FindingState] = {}
-    resolved: dict[str, FindingState] = {}
     for finding, finding_prior in FINDING_PRIORS.items():
         draw = draws[FINDINGS.index(finding)]
-        shift = shifts[finding] + sum(
-            value for other, value in (finding_prior.given or {}).items() if other in now
-        )
-        share = finding_prior.prevalence + boost * (0.3 - finding_prior.prevalence)
-        odds = share / (1.0 - share) * np.exp(shift * (1.0 - 0.5 * boost))
-        rate = min(odds / (1.0 + odds), 0.9)
         before = prior.findings.get(finding) if prior else None
         if before is not None:
-            stays = finding_prior.persistence + 0.08 * np.tanh(shift)
-            if draw[0] < stays and (has_lateral or not before.lateral_only):
-                now[finding] = _continue(before, draw)
-            else:
-                resolved[finding] = before
+            visible = has_lateral or not before.lateral_only
+            if draw.present < finding_prior.persistence and visible:
+                now[finding] = continue_finding(before, draw)
             continue
-        if prior is not None:
+        given = sum(shift for other, shift in (finding_prior.given or {}).items() if other in now)
+        share = finding_prior.prevalence + boost * (0.3 - finding_prior.prevalence)
+        odds = share / (1.0 - share) * np.exp((shifts[finding] + given) * (1.0 - 0.5 * boost))
+        rate = min(odds / (1.0 + odds), 0.9)
+        if prior is not None:  # in the long run, as many begin as end
             rate *= (1.0 - finding_prior.persistence) / (1.0 - rate)
-        if draw[0] < rate:
+        if draw.present < rate:
             now[finding] = begin_finding(finding, draw, has_lateral)
-    ordered = {name: now[name] for name in FINDINGS if name in now}
-    return ordered, {name: resolved[name] for name in FINDINGS if name in resolved}
+    return {name: now[name] for name in FINDINGS if name in now}
 
 
-def _certainty(finding: str, severity: float, draw: float) -> Certainty:
-    return "hedged" if draw < FINDING_PRIORS[finding].hedging * (1.5 - severity) else "definite"
-
-
-def begin_finding(finding: str, draw: np.ndarray, has_lateral: bool) -> FindingState:
-    """Create the state of a new finding from twelve random numbers in [0, 1)."""
-    severity = round(float(0.15 + 0.85 * draw[1]), 3)
-    lateral_only = bool(FINDING_PRIORS[finding].lateral and has_lateral and draw[2] < LATERAL_ONLY)
-    zones: tuple[Zone, ...] = ("upper", "mid", "lower")
-    devices = ()
+def begin_finding(finding: str, draw: Draw, has_lateral: bool) -> FindingState:
+    """Create the state of a new finding."""
+    finding_prior = FINDING_PRIORS[finding]
+    severity = round(_MILDEST + (_WORST - _MILDEST) * draw.severity, 3)
+    lateral_only = has_lateral and draw.shown < finding_prior.lateral
+    devices: tuple[str, ...] = ()
     if finding == "support devices":
-        first = DEVICES[int(draw[6] * len(DEVICES))]
-        second = DEVICES[int(draw[10] * len(DEVICES))]
-        both = draw[11] < 0.35 and first != second
-        devices = tuple(d for d in DEVICES if d in (first, second)) if both else (first,)
-    fracture = "vertebra" if lateral_only else "rib"
+        first = DEVICES[int(draw.device * len(DEVICES))]
+        second = DEVICES[int(draw.second_device * len(DEVICES))]
+        chosen = {first, second} if draw.both < _WORLD["two_devices"] else {first}
+        devices = tuple(device for device in DEVICES if device in chosen)
+    kind = "vertebra" if lateral_only else "rib"
     return FindingState(
         finding=finding,
-        side=_side(finding, float(draw[3])),
-        zone="lower" if lateral_only else zones[int(draw[4] * 3)],
+        side=_side(finding_prior, draw.side),
+        zone="lower" if lateral_only else ZONES[int(draw.zone * 3)],
         severity=severity,
         course="new",
-        certainty="definite" if lateral_only else _certainty(finding, severity, float(draw[5])),
+        certainty="definite" if lateral_only else _certainty(finding, severity, draw.hedged),
+        stable_for=0,
         lateral_only=lateral_only,
         prior_only=False,
-        kind=fracture if finding == "fracture" else "",
+        kind=kind if finding == "fracture" else "",
         devices=devices,
-        position=(float(draw[7]), float(draw[8]), float(draw[9])),
+        position=(draw.place, draw.depth, draw.shape),
     )
 
 
-def _side(finding: str, draw: float) -> Side:
-    if FINDING_PRIORS[finding].central:
+def _side(finding_prior: FindingPrior, draw: float) -> Side:
+    if finding_prior.central:
         return "central"
-    bilateral = FINDING_PRIORS[finding].bilateral
-    if draw < bilateral:
+    if draw < finding_prior.bilateral:
         return "bilateral"
-    return "right" if draw < bilateral + (1.0 - bilateral) * 0.53 else "left"
+    one_sided = (draw - finding_prior.bilateral) / (1.0 - finding_prior.bilateral)
+    return "right" if one_sided < _WORLD["right"] else "left"
 
 
-def _continue(before: FindingState, draw: np.ndarray) -> FindingState:
+def _certainty(finding: str, severity: float, draw: float) -> Certainty:
+    """Hedge slight findings more often than severe ones."""
+    return "hedged" if draw < FINDING_PRIORS[finding].hedging * (1.5 - severity) else "definite"
+
+
+def continue_finding(before: FindingState, draw: Draw) -> FindingState:
     """Return the state in the next examination: severity changes only if it is visible; place and
     kind stay the same."""
     step = 0.0
     course: Course = "stable"
-    chronic = FINDING_PRIORS[before.finding].chronic
-    prior_only = chronic and not before.lateral_only and bool(draw[6] < PRIOR_ONLY)
-    if before.finding != "support devices" and not prior_only:
-        if draw[1] < 0.25 and before.severity < 0.75:
-            step = 0.25 + 0.2 * float(draw[2])
+    unseen = not before.lateral_only and draw.shown < FINDING_PRIORS[before.finding].unseen
+    if before.finding != "support devices" and not unseen:
+        if draw.severity < _WORLD["worse"] and before.severity < 0.75:
+            step = 0.25 + 0.2 * draw.change
             course = "worse"
-        elif draw[1] > 0.72 and before.severity > 0.4:
-            step = -(0.25 + 0.2 * float(draw[2]))
+        elif draw.severity > 1.0 - _WORLD["improved"] and before.severity > 0.4:
+            step = -0.25 - 0.2 * draw.change
             course = "improved"
-    severity = round(min(max(before.severity + step, 0.15), 1.0), 3)
-    certainty = (
-        before.certainty if draw[4] < 0.5 else _certainty(before.finding, severity, float(draw[5]))
-    )
+    severity = round(min(max(before.severity + step, _MILDEST), _WORST), 3)
+    certainty = before.certainty
+    if before.lateral_only or unseen:
+        certainty = "definite"
+    elif draw.hedged_anew < 0.5:
+        certainty = _certainty(before.finding, severity, draw.hedged)
     return replace(
         before,
         severity=severity,
         course=course,
-        certainty="definite" if before.lateral_only or prior_only else certainty,
-        prior_only=prior_only,
+        certainty=certainty,
+        stable_for=before.stable_for + 1 if course == "stable" else 0,
+        prior_only=unseen,
     )

@@ -26,8 +26,9 @@ from pacer.core.anchor import (
 )
 from pacer.core.errors import DataError
 from pacer.images.radiographs import open_image
-from pacer.phantom.language import contexts_of, phantom_tokenizer, train_tokenizer, write_report
+from pacer.phantom.language import contexts_of, write_report
 from pacer.phantom.render import TrainingImages, training_images
+from pacer.phantom.tokenizer import anchor_of, phantom_tokenizer, train_tokenizer
 from pacer.phantom.world import PhantomStudy, make_world
 from pacer.text.cleaning.cleaners import clean_report, sentence_ends
 from pacer.text.rules import extract_anchor, read_attributes
@@ -109,13 +110,10 @@ class PhantomData:
 def _written(study: PhantomStudy, rng: np.random.Generator) -> LabelledText:
     contexts = contexts_of(study)
     report = write_report(study, contexts[rng.integers(len(contexts))], rng)
-    anchor = Anchor(
-        report.listed("positive"), report.listed("negative"), report.listed("uncertain")
-    )
     stated = tuple(sentence for sentence, mentioned in report.sentences if mentioned)
     sections = "+".join(name for name in ("findings", "impression") if getattr(report, name))
     about = study.view, sections, study.indication, study.history
-    return LabelledText(report.text, clean_report(report.text), anchor, stated, *about)
+    return LabelledText(report.text, clean_report(report.text), anchor_of(report), stated, *about)
 
 
 class CorpusData:

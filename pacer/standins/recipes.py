@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from pacer.phantom.language import VOCABULARY
+from pacer.phantom.tokenizer import VOCABULARY
 
 #: Blocks of the encoder, as many as RAD-DINO has.
 BLOCKS = 12

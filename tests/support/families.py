@@ -28,7 +28,8 @@ from transformers import (
 )
 
 from pacer.core.io import read_json, write_json, yaml_beside
-from pacer.phantom.language import phantom_tokenizer, sample_texts
+from pacer.phantom.language import sample_texts
+from pacer.phantom.tokenizer import phantom_tokenizer
 
 WIDTH, BLOCKS, SIZE, PATCH = 16, 3, 56, 14
 SHAPE: dict[str, Any] = {

@@ -36,7 +36,7 @@ from pacer.model.checkpoint import (
     save_checkpoint,
 )
 from pacer.model.pacer import Pacer
-from pacer.phantom.language import phantom_tokenizer
+from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.training.examples import Examples, RecordTable
 from tests.support.made_records import commitments_of, few_records
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pacer.phantom.world import PhantomStudy, begin_finding, make_world
+from pacer.phantom.world import Draw, PhantomStudy, begin_finding, make_world
 
 
 def example_study(
@@ -21,7 +21,7 @@ def example_study(
     findings = {}
     rng = np.random.default_rng([seed, 50])
     while finding is not None and not findings:
-        state = begin_finding(finding, rng.random(12), has_lateral=True)
+        state = begin_finding(finding, Draw(*rng.random(len(Draw._fields))), has_lateral=True)
         if state.lateral_only == lateral_only:
             findings[finding] = replace(state, severity=severity, certainty="definite")
     return replace(study, findings=findings, resolved={})

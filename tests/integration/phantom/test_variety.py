@@ -90,7 +90,7 @@ __all__ = ["corpus"]
 def test_world_and_tokenizer_do_not_depend_on_the_hash_seed():
     script = (
         "from pacer.phantom.world import make_world; from pacer.phantom.language import report_of;"
-        "from pacer.phantom.language import phantom_tokenizer;"
+        "from pacer.phantom.tokenizer import phantom_tokenizer;"
         "print([(s, report_of(s, 'sn').text) for p in make_world(3, 15) for s in p.studies]);"
         "print(phantom_tokenizer(900).to_str())"
     )

@@ -23,7 +23,7 @@ from pacer.config import Backbone, Params, validated
 from pacer.config.backbones import CARD, ROLES
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import hash_bytes, hash_file, read_json, write_json
-from pacer.phantom.language import VOCABULARY
+from pacer.phantom.tokenizer import VOCABULARY
 from tests.support.cases import cases, listed_cases
 from tests.support.families import write_language
 from tests.support.profiles import profile

@@ -16,13 +16,25 @@ from pacer.core.io import hash_bytes, hash_file, read_json, read_jsonl
 from pacer.core.schemas import EMPHASIS_POSITIONS, TRUTH_SCHEMA
 from pacer.corpus.source import read_source
 from pacer.phantom.generate import emphasis_scores, generate_phantom
-from pacer.phantom.language import phantom_tokenizer, sample_texts
-from pacer.phantom.world import DEVICES, FINDING_PRIORS, _next_state, begin_finding, make_world
+from pacer.phantom.language import sample_texts
+from pacer.phantom.tokenizer import phantom_tokenizer
+from pacer.phantom.world import (
+    DEVICES,
+    FINDING_PRIORS,
+    Draw,
+    begin_finding,
+    make_world,
+    next_findings,
+)
 from pacer.text.cleaning.cleaners import clean_report
 from tests.support.profiles import profile
 
 LATERAL_CAPABLE = {name for name in FINDINGS if FINDING_PRIORS[name].lateral}
-CHRONIC = {name for name in FINDINGS if FINDING_PRIORS[name].chronic}
+CHRONIC = {name for name in FINDINGS if FINDING_PRIORS[name].unseen}
+
+
+def drawn(rng: np.random.Generator) -> list[Draw]:
+    return [Draw(*row) for row in rng.random((len(FINDINGS), len(Draw._fields)))]
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +67,6 @@ def test_studies_of_a_patient_are_chained_in_time(world):
             assert after.prior is before
 
 
-def test_numbers_of_findings_are_plausible(studies):
-    per_study = np.mean([len(study.findings) for study in studies])
-    assert 2.3 < per_study < 2.9
-    for name in FINDINGS:
-        assert 0.07 < np.mean([name in study.findings for study in studies]) < 0.5
-    assert 0.05 < np.mean([not study.findings for study in studies]) < 0.25
-
-
 def chance(name, now, before):
     """Probability of a finding in a patient without traits: log-odds of its prevalence, shifted by
     those drawn before; and of one that was there to stay. In the long run as many begin as end."""
@@ -71,26 +75,19 @@ def chance(name, now, before):
     rate = 1 / (1 + (1 / prior.prevalence - 1) * np.exp(-shift))
     if before is None:
         return rate
-    return (
-        prior.persistence + 0.08 * np.tanh(shift)
-        if name in before
-        else rate * (1 - prior.persistence) / (1 - rate)
-    )
+    return prior.persistence if name in before else rate * (1 - prior.persistence) / (1 - rate)
 
 
 def test_prevalence_persistence_and_co_occurrence_are_those_of_the_table():
     rng, level = np.random.default_rng(3), dict.fromkeys(FINDINGS, 0.0)
-    drawn = []
-    for _ in range(2500):
-        first, _ = _next_state(rng.random((13, 12)), None, level, True, 0.0)
-        second, ended = _next_state(
-            rng.random((13, 12)), SimpleNamespace(findings=first), level, True, 0.0
-        )
-        assert first.keys() - second.keys() == ended.keys()
-        drawn += [(None, first), (first, second)]
+    pairs = []
+    for _ in range(4000):
+        first = next_findings(drawn(rng), None, level, True, 0.0)
+        second = next_findings(drawn(rng), SimpleNamespace(findings=first), level, True, 0.0)
+        pairs += [(None, first), (first, second)]
     for name, prior in FINDING_PRIORS.items():
         groups = {"first": [], "stays": [], "begins": []}
-        for before, now in drawn:
+        for before, now in pairs:
             one = now, name in now, chance(name, now, before)
             groups["first" if before is None else "stays" if name in before else "begins"].append(
                 one
@@ -110,14 +107,14 @@ def test_prevalence_persistence_and_co_occurrence_are_those_of_the_table():
 def test_what_a_finding_looks_like_is_drawn_apart(finding):
     """But for a hedge, which severity decides too."""
     rng = np.random.default_rng(4)
-    states = [begin_finding(finding, rng.random(12), has_lateral=False) for _ in range(3000)]
-    drawn = {
+    states = [begin_finding(finding, drawn(rng)[0], has_lateral=False) for _ in range(3000)]
+    looks = {
         name: [getattr(state, name) for state in states]
         for name in ("severity", "side", "zone", "certainty")
     }
     values = [
         np.unique(values, return_inverse=True)[1]
-        for values in (*drawn.values(), *zip(*(s.position for s in states)))
+        for values in (*looks.values(), *zip(*(s.position for s in states)))
     ]
     pairs = [pair for pair in combinations(range(len(values)), 2) if pair != (0, 3)]
     tied = [
@@ -133,7 +130,7 @@ def test_what_a_finding_looks_like_is_drawn_apart(finding):
 def test_devices_are_drawn_apart_from_what_they_look_like():
     rng = np.random.default_rng(6)
     states = [
-        begin_finding("support devices", rng.random(12), has_lateral=False) for _ in range(3000)
+        begin_finding("support devices", drawn(rng)[0], has_lateral=False) for _ in range(3000)
     ]
     several = [len(state.devices) > 1 for state in states]
     first, last = ([DEVICES.index(state.devices[at]) for state in states] for at in (0, -1))
@@ -142,13 +139,6 @@ def test_devices_are_drawn_apart_from_what_they_look_like():
         for values in seen:
             assert abs(np.corrcoef(devices, values)[0, 1]) < 4.5 / np.sqrt(len(states))
     assert abs(np.mean(several) - 0.35 * (1 - 1 / len(DEVICES))) < 0.03
-
-
-def test_copying_the_previous_study_is_good_but_not_unbeatable(studies):
-    followed = [study for study in studies if study.prior]
-    agreed = sum(len(study.findings.keys() & study.prior.findings.keys()) for study in followed)
-    total = sum(len(study.findings) + len(study.prior.findings) for study in followed)
-    assert 0.5 < 2 * agreed / total < 0.68
 
 
 def test_findings_are_correlated(studies):
@@ -170,7 +160,7 @@ def test_lateral_only_findings(studies):
     )
     for name in LATERAL_CAPABLE:
         share = np.mean([state.lateral_only for _, state in states if state.finding == name])
-        assert 0.1 < share < 0.33, name
+        assert 0.05 < share < 0.33, name
     fractures = [state for _, state in states if state.finding == "fracture"]
     assert all((state.kind == "vertebra") == state.lateral_only for state in fractures)
 
@@ -191,7 +181,7 @@ def test_what_the_previous_report_alone_tells(studies):
             for study, s in continued
             if s.finding == name and s.course != "new" and not s.lateral_only
         ]
-        assert 0.5 < np.mean([state.prior_only for state in states]) < 0.7, name
+        assert abs(np.mean([state.prior_only for state in states]) - 0.4) < 0.12, name
     # so what the previous report says of them nearly always holds
     before = [
         (name, study)
@@ -200,6 +190,24 @@ def test_what_the_previous_report_alone_tells(studies):
         for name in study.prior.findings.keys() & CHRONIC - study.prior.lateral_only
     ]
     assert np.mean([name in study.findings for name, study in before]) > 0.88
+
+
+def test_what_reports_leave_out_is_known_stable_and_slight(studies):
+    states = [(study, state) for study in studies for state in study.findings.values()]
+    for study, state in states:
+        steps = state.stable_for
+        if steps:
+            before = study.prior.findings[state.finding]
+            assert before.stable_for == steps - 1 and state.course == "stable"
+        quiet = FINDING_PRIORS[state.finding].quiet
+        assert state.left_out == (state.severity < 1 - (1 - quiet) ** steps)
+        assert steps or not state.left_out
+    # the longer it has been stable, the more is left out
+    shares = [
+        np.mean([state.left_out for _, state in states if state.stable_for == steps])
+        for steps in (1, 2, 3)
+    ]
+    assert 0.2 < shares[0] < shares[1] < shares[2]
 
 
 def test_courses_follow_the_previous_study(studies):
@@ -318,17 +326,11 @@ def test_answers_are_api_responses_for_every_train_record(corpus, records):
     assert set(answers) == {
         f"{c}-{row['id']}" for c, splits in records.items() for row in splits["train"]
     }
-    readable = 0
     for record_id, response in answers.items():
         assert response["object"] == "chat.completion"
-        try:
-            content = json.loads(response["choices"][0]["message"]["content"])
-        except json.JSONDecodeError:
-            continue
-        readable += 1
+        content = json.loads(response["choices"][0]["message"]["content"])
         assert content["sample_uid"] == record_id
         assert set(content) == {"sample_uid", "positive", "negative", "uncertain", "rationale"}
-    assert readable > 0.9 * len(answers)
 
 
 def test_source_and_manifest_describe_the_files(corpus, records):

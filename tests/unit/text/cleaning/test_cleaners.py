@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pacer.config.corpus import Cleaner
-from pacer.phantom.language import phantom_tokenizer
+from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.text.cleaning import cleaners
 from pacer.text.cleaning.cleaners import (
     CLEANERS,
