@@ -109,9 +109,10 @@ def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator
         if not sentence[:2].isupper():
             sentence = sentence[0].lower() + sentence[1:]
         body[0] = (f"{opening}, {sentence}", names)
-    if prior and known and not stated:
+    endings = _endings(study, lateral, statuses, choices) if prior else []
+    if prior and known and not (stated or endings):
         body.append((choices.frame(WORDING.unchanged, "unchanged"), frozenset()))
-    body += _endings(study, lateral, statuses, choices) if prior else []
+    body += endings
     denials = _denials(study, statuses, choices)
     body = denials + body if choices.number("denies_first") < 0.2 else body + denials
     if study.findings.keys() <= _OUTSIDE_LUNGS and choices.number("says_clear") < 0.7:
