@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from measuring import options_of, table
 
-from pacer.core.anchor import KINDS as ATTRIBUTES
+from pacer.core.attributes import KINDS as ATTRIBUTES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.exchange import exchange
 from pacer.core.io import read_json, write_json

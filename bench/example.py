@@ -25,8 +25,9 @@ from measuring import options_of
 from PIL import Image
 
 from pacer.config import load_params
-from pacer.core.anchor import Anchor, Attributes
-from pacer.core.anchor import words as words_of
+from pacer.core.anchor import Anchor
+from pacer.core.attributes import Attributes
+from pacer.core.attributes import words as words_of
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS

@@ -241,7 +241,7 @@ def _decode(
 
 def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, object]:
     report, anchor, fallback = generator.extract(result.text)
-    line: dict[str, object] = {
+    return {
         "record_id": record_id,
         "generated": result.text,
         "anchor": None if anchor is None else anchor.as_dict(),
@@ -253,9 +253,6 @@ def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, 
         # of the report that is kept; with `decode.commitment: read`, sentences have been dropped
         "agreement": None if fallback else agreement(anchor, report),
     }
-    if result.attributes is not None:
-        line["attributes"] = result.attributes.as_dict()
-    return line
 
 
 def _finished(folder: Path) -> dict[tuple[str, str], dict]:
