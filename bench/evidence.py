@@ -311,10 +311,10 @@ def previous(result: Stored) -> list[str]:
 
 def attributes(result: Stored) -> list[str]:
     """How often side, severity and course agree with the reference, and with those of other
-    patients, in the first row and those with attributes."""
+    patients, in the first row and those whose lists state the side (until 0.4, all three)."""
     lines = []
     for place, (label, row) in enumerate(result["rows"].items()):
-        if place == 0 or label.endswith("attributes"):
+        if place == 0 or label.endswith(("attributes", "sides")):
             cells, means = [label], row[MEAN]
             for kind in ATTRIBUTES:
                 given, dealt = means.get(f"attributes_{kind}"), means.get(f"{kind}_dealt")

@@ -130,6 +130,10 @@ class Anchor:
         """Return the commitment with ``sides`` added to the findings that have none."""
         return self.with_sides({**sides, **self.attributes})
 
+    def side(self, finding: str) -> frozenset[str]:
+        """Return the side of a finding; empty if it is unknown."""
+        return self.attributes.get(finding, Attributes()).side
+
     def polarity(self, finding: str) -> str | None:
         """Return positive, negative or uncertain; None if the commitment does not mention
         the finding."""

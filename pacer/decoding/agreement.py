@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 from pacer.core.anchor import Anchor
-from pacer.core.attributes import Attributes
 from pacer.core.findings import FINDINGS
 from pacer.decoding.extract import extract_report
 from pacer.text.cleaning.cleaners import sentence_ends
@@ -46,7 +45,7 @@ def distance(anchor: Anchor, report: str, sides: bool = False) -> tuple[int, int
     differences = 0
     attributes = read_attributes(report) if sides else {}
     for finding in committed & affirmed & attributes.keys():
-        listed = anchor.attributes.get(finding, Attributes()).side
+        listed = anchor.side(finding)
         written = attributes[finding].side
         contradictions += not written <= listed
         differences += written != listed

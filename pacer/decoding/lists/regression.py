@@ -26,7 +26,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from pacer.core.anchor import SIDES, Anchor
-from pacer.core.attributes import Attributes
 from pacer.core.findings import FINDINGS
 
 #: Folds of the cross-validation.
@@ -147,8 +146,7 @@ def side_classes(anchors: Sequence[Anchor]) -> tuple[np.ndarray, dict[str, float
         for finding in (*anchor.positive, *anchor.uncertain):
             column = FINDINGS.index(finding)
             stated[column] += 1
-            side = anchor.attributes.get(finding, Attributes()).side
-            classes[row, column] = _CLASS.get(side, -1)
+            classes[row, column] = _CLASS.get(anchor.side(finding), -1)
     named = (classes >= 0).sum(0)
     shares = named / stated.clip(1)
     read = (named >= MIN_RECORDS) & (shares >= MIN_NAMED_SHARE)
