@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 from pacer.core.anchor import Anchor
-from pacer.core.findings import FINDINGS
 from pacer.decoding.extract import extract_report
 from pacer.text.cleaning.cleaners import sentence_ends
 from pacer.text.rules import extract_anchor, read_attributes
@@ -13,19 +12,6 @@ def stated_commitment(report: str, sides: bool) -> Anchor:
     """Return the commitment that a report states, with ``sides`` or without."""
     anchor = extract_anchor(report)
     return anchor.with_sides(read_attributes(report)) if sides else anchor
-
-
-def agreement(anchor: Anchor | None, report: str) -> float | None:
-    """Return the share of a commitment's findings to which the report gives the same polarity; None
-    if it has none. For files of predictions: reports are selected by :func:`text_distance`."""
-    if anchor is None:
-        return None
-    stated = [finding for finding in FINDINGS if anchor.polarity(finding)]
-    if not stated:
-        return None
-    read = extract_anchor(report)
-    agreeing = sum(read.polarity(finding) == anchor.polarity(finding) for finding in stated)
-    return agreeing / len(stated)
 
 
 def distance(anchor: Anchor, report: str, sides: bool = False) -> tuple[int, int, int]:
