@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from measuring import options_of, table
 
-from pacer.core.anchor import KINDS as ATTRIBUTES
+from pacer.core.attributes import KINDS as ATTRIBUTES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.exchange import exchange
 from pacer.core.io import read_json, write_json
@@ -311,10 +311,10 @@ def previous(result: Stored) -> list[str]:
 
 def attributes(result: Stored) -> list[str]:
     """How often side, severity and course agree with the reference, and with those of other
-    patients, in the first row and those with attributes."""
+    patients, in the first row and those whose lists state the side (until 0.4, all three)."""
     lines = []
     for place, (label, row) in enumerate(result["rows"].items()):
-        if place == 0 or label.endswith("attributes"):
+        if place == 0 or label.endswith(("attributes", "sides")):
             cells, means = [label], row[MEAN]
             for kind in ATTRIBUTES:
                 given, dealt = means.get(f"attributes_{kind}"), means.get(f"{kind}_dealt")

@@ -25,8 +25,7 @@ from measuring import options_of
 from PIL import Image
 
 from pacer.config import load_params
-from pacer.core.anchor import Anchor, Attributes
-from pacer.core.anchor import words as words_of
+from pacer.core.anchor import Anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
@@ -176,23 +175,17 @@ class Column:
             self.write([("missing:", None), *left])
 
 
-def described(report: str) -> dict[str, Attributes]:
-    """Return the findings that a text affirms, with their side and severity."""
-    known = read_attributes(report)
-    return {
-        name: known.get(name, Attributes()).only(["side", "severity"])
-        for name in extract_anchor(report).positive
-    }
+def sided(report: str) -> Anchor:
+    """Return the findings that a text states, with their sides."""
+    return extract_anchor(report).with_sides(read_attributes(report))
 
 
-def mark(here: Attributes, there: Attributes | None, suspected: bool) -> str:
-    """Return the colour of a listed finding, from its attributes and those of the reference."""
-    if there is None:
-        return PARTLY if suspected else WRONG
-    if here.side and there.side and here.side != there.side:
-        return OTHER_SIDE
-    severities = here.severity and there.severity
-    return PARTLY if severities and here.severity.isdisjoint(there.severity) else RIGHT
+def mark(name: str, listed: Anchor, reference: Anchor) -> str:
+    """Return the colour of a finding that a list affirms."""
+    if name not in reference.positive:
+        return PARTLY if name in reference.uncertain else WRONG
+    sides = {side for side in (listed.side(name), reference.side(name)) if side}
+    return OTHER_SIDE if len(sides) > 1 else RIGHT
 
 
 def write_sources(column: Column, report: ContextReport) -> None:
@@ -201,12 +194,9 @@ def write_sources(column: Column, report: ContextReport) -> None:
         column.heading("Previous report")
         column.write(((word, None) for word in prior.split()), lines=3, style="italic")
     column.heading("Findings of the reference")
-    reference = extract_anchor(report.record["report"])
-    texts = [
-        " ".join((*words_of(known), name))
-        for name, known in described(report.record["report"]).items()
-    ]
-    texts += [f"possible {name}" for name in reference.uncertain]
+    reference = sided(report.record["report"])
+    texts = [reference.text(name) for name in reference.positive]
+    texts += [f"possible {reference.text(name)}" for name in reference.uncertain]
     column.write((text, NEUTRAL) for text in texts)
 
 
@@ -222,14 +212,12 @@ def write_probabilities(column: Column, report: ContextReport) -> None:
 
 def write_report(column: Column, report: ContextReport) -> None:
     """Write the list of findings and the report, marked by how they relate to the reference."""
-    reference, there = extract_anchor(report.record["report"]), described(report.record["report"])
+    reference = sided(report.record["report"])
     anchor = Anchor.of_lists(report.prediction["anchor"] or {})
     column.heading("List of findings")
-    words: list[Word] = []
-    for name in anchor.positive:
-        here = anchor.attributes.get(name, Attributes()).only(["side", "severity"])
-        colour = mark(here, there.get(name), name in reference.uncertain)
-        words.append((" ".join((*words_of(here), name)), colour))
+    words: list[Word] = [
+        (anchor.text(name), mark(name, anchor, reference)) for name in anchor.positive
+    ]
     column.write(words or [("none", None)])
     column.missing(reference.positive, anchor.positive)
     column.heading("Report")

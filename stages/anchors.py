@@ -13,5 +13,6 @@ def main() -> None:
     records = Path("data/corpus/records.parquet")
     cache = folder / "llm_cache.jsonl"
     out = folder / "anchors.parquet"
-    audit = build_commitments(records, cache, out, params.anchors.rules, params.commit.attributes)
+    sides = bool(params.commit.attributes)
+    audit = build_commitments(records, cache, out, params.anchors.rules, sides)
     write_json(folder / "audit.json", audit)

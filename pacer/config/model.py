@@ -31,19 +31,19 @@ class Trajectory(Strict):
 
 
 class Commit(Strict):
-    """The group ``commit``: the route of training, and the attributes of findings in the list
-    (none: the paper)."""
+    """The group ``commit``: the route of training, and whether the list states the side of
+    findings (``[]``, the paper: it does not)."""
 
     route: Literal["stochastic", "always", "direct"]
     # absent in checkpoints of earlier versions
-    attributes: list[Literal["side", "severity", "course"]] = Field(default_factory=list)
+    attributes: list[str] = Field(default_factory=list)
 
     @field_validator("attributes")
     @classmethod
-    def _once(cls, kinds: list[str]) -> list[str]:
-        if len(set(kinds)) < len(kinds):
+    def _allowed(cls, kinds: list[str]) -> list[str]:
+        if kinds not in ([], ["side"]):
             raise ValueError(
-                "names an attribute twice; name each of side, severity and course at most once"
+                "must be [] or [side]; since version 0.5, lists do not state severity and course"
             )
         return kinds
 

@@ -1,82 +1,27 @@
 """Clinical commitments: type, vocabulary, text form and table.
 
-Paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt". Side,
-severity and course of a finding are not in the paper (``docs/readings.md``). Their words precede
-its name:
-
-    described finding = course... severity... side finding      stable mild left pleural effusion
-
-Words of the same kind are in the order of :data:`VALUES`, so two severities are "mild moderate";
-both sides are "bilateral".
+Paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt". The side of a
+finding is not in the paper (``docs/readings.md``). It precedes the name: "left pleural effusion",
+and "bilateral" for both sides.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import polars as pl
 
+from pacer.core.attributes import BILATERAL, VALUES, Attributes, words
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
 
-
-class Attributes(NamedTuple):
-    """Attributes of a finding. An empty set means that the attribute is unknown."""
-
-    #: left, right; both: bilateral.
-    side: frozenset[str] = frozenset()
-    #: mild, moderate, severe.
-    severity: frozenset[str] = frozenset()
-    #: new, worse, stable, improved.
-    course: frozenset[str] = frozenset()
-
-    def only(self, kinds: Collection[str]) -> Attributes:
-        """Return these kinds alone."""
-        return Attributes(**{kind: getattr(self, kind) for kind in kinds})
-
-
-#: The values of each kind, from left to right, from mild to severe, from worse to better.
-VALUES: dict[str, tuple[str, ...]] = {
-    "side": ("left", "right"),
-    "severity": ("mild", "moderate", "severe"),
-    "course": ("new", "worse", "stable", "improved"),
+#: The words for the side of a finding in a list, and what they mean.
+SIDES = {side: frozenset([side]) for side in VALUES["side"]} | {
+    BILATERAL: frozenset(VALUES["side"])
 }
-KINDS = Attributes._fields
-_WRITTEN = ("course", "severity", "side")
-_BOTH = "bilateral"
-_KIND = {value: kind for kind, values in VALUES.items() for value in values} | {_BOTH: "side"}
-
-
-def words(attributes: Attributes) -> list[str]:
-    """Return the words for attributes, in writing order."""
-    chosen = {
-        kind: [value for value in VALUES[kind] if value in getattr(attributes, kind)]
-        for kind in _WRITTEN
-    }
-    if len(chosen["side"]) == len(VALUES["side"]):
-        chosen["side"] = [_BOTH]
-    return [word for kind in _WRITTEN for word in chosen[kind]]
-
-
-def split_words(text: str, kinds: Collection[str]) -> tuple[Attributes, str]:
-    """Split a described finding into its attributes of these ``kinds``, in any order, and the
-    remaining text.
-
-    >>> split_words("stable mild left pleural effusion", ["side", "severity", "course"])[1]
-    'pleural effusion'
-    """
-    rest = text.split()
-    values: set[str] = set()
-    while len(rest) > 1 and _KIND.get(rest[0].lower()) in kinds:
-        word = rest.pop(0).lower()
-        values |= set(VALUES["side"]) if word == _BOTH else {word}
-    attributes = {kind: frozenset(values.intersection(VALUES[kind])) for kind in KINDS}
-    return Attributes(**attributes), " ".join(rest)
-
 
 #: The fields of a commitment, in writing order.
 POLARITIES: tuple[str, ...] = ("positive", "negative", "uncertain")
@@ -96,7 +41,7 @@ ANCHOR_SCHEMA: dict[str, pl.DataType] = {
     "uncertain": pl.List(pl.String()),
     "origin": pl.String(),  # llm | rules
 }
-#: The findings that have attributes, described: "mild left pleural effusion".
+#: The findings that have a side, with it: "left pleural effusion".
 DESCRIBED = {"attributes": pl.List(pl.String())}
 
 _RANK = {finding: rank for rank, finding in enumerate(FINDINGS)}
@@ -117,7 +62,8 @@ class Anchor:
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
-    #: Attributes of positive and uncertain findings.
+    #: Attributes of positive and uncertain findings: in a list the side, in what the rules read in
+    #: a report also severity and course.
     attributes: Mapping[str, Attributes] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -153,38 +99,40 @@ class Anchor:
         )
 
     @classmethod
-    def of_lists(cls, lists: Mapping[str, Sequence[str]], kinds: Collection[str] = KINDS) -> Anchor:
-        """Return the commitment of a row of ``anchors.parquet`` or of :meth:`as_dict`, with these
-        ``kinds`` of attributes. Raises the ValueErrors of the class; an unknown word counts as part
-        of the finding's name."""
-        described = (split_words(text, KINDS) for text in lists.get("attributes") or ())
-        attributes = {finding: known for known, finding in described}
+    def of_lists(cls, lists: Mapping[str, Sequence[str]]) -> Anchor:
+        """Return the commitment of a row of ``anchors.parquet`` or of a prediction, with the sides
+        in ``attributes``. Raises the ValueErrors of the class; a word that is no side counts as
+        part of the finding's name."""
+        named = map(split_side, lists.get("attributes") or ())
+        sides = {finding: Attributes(side=side) for side, finding in named}
         anchor = cls.of(**{name: lists.get(name) or () for name in POLARITIES})
-        return replace(anchor, attributes=attributes).described(attributes, kinds)
+        return replace(anchor, attributes=sides).with_sides(sides)
 
-    def described(self, attributes: Mapping[str, Attributes], kinds: Collection[str]) -> Anchor:
-        """Return the commitment with other ``attributes``: only those of these ``kinds``, and only
-        of findings that it affirms or leaves uncertain."""
+    def described(self, attributes: Mapping[str, Attributes]) -> Anchor:
+        """Return the commitment with other ``attributes``: those of findings that it affirms or
+        leaves uncertain."""
         stated = {*self.positive, *self.uncertain}
-        of_kinds = {
-            finding: known.only(kinds) for finding, known in attributes.items() if finding in stated
+        known = {
+            finding: known
+            for finding, known in attributes.items()
+            if finding in stated and any(known)
         }
-        return replace(
-            self, attributes={finding: known for finding, known in of_kinds.items() if any(known)}
+        return replace(self, attributes=known)
+
+    def with_sides(self, attributes: Mapping[str, Attributes]) -> Anchor:
+        """Return the commitment with the sides among ``attributes``, the only ones that a list can
+        state."""
+        return self.described(
+            {finding: known.only(["side"]) for finding, known in attributes.items()}
         )
 
-    def completed(self, attributes: Mapping[str, Attributes]) -> Anchor:
-        """Return the commitment with the ``attributes`` added. Where a finding already has an
-        attribute of the same kind, its own stays."""
-        completed = dict(self.attributes)
-        for finding, added in attributes.items():
-            own = completed.get(finding, Attributes())
-            completed[finding] = Attributes(
-                side=own.side or added.side,
-                severity=own.severity or added.severity,
-                course=own.course or added.course,
-            )
-        return self.described(completed, KINDS)
+    def completed(self, sides: Mapping[str, Attributes]) -> Anchor:
+        """Return the commitment with ``sides`` added to the findings that have none."""
+        return self.with_sides({**sides, **self.attributes})
+
+    def side(self, finding: str) -> frozenset[str]:
+        """Return the side of a finding; empty if it is unknown."""
+        return self.attributes.get(finding, Attributes()).side
 
     def polarity(self, finding: str) -> str | None:
         """Return positive, negative or uncertain; None if the commitment does not mention
@@ -198,7 +146,7 @@ class Anchor:
 
     def as_dict(self) -> dict[str, list[str]]:
         """Return the three fields as lists, for JSON and tables; and, if there are any, the
-        described findings."""
+        findings with attributes, after the words for these."""
         lists = {name: list(getattr(self, name)) for name in POLARITIES}
         return lists | (
             {"attributes": [*map(self.text, self.attributes)]} if self.attributes else {}
@@ -236,14 +184,26 @@ def normalize_finding(name: str) -> str | None:
     return _BY_SPELLING.get(re.sub(r"[\s_-]+", " ", name).strip(" .").lower())
 
 
+def split_side(text: str) -> tuple[frozenset[str], str]:
+    """Split a finding of a list into its side (empty: none) and its name.
+
+    >>> split_side("left pleural effusion")
+    (frozenset({'left'}), 'pleural effusion')
+    """
+    first, *name = text.split(maxsplit=1) or [""]
+    side = SIDES.get(first.lower())
+    return (side, name[0]) if side and name else (frozenset(), text)
+
+
 def render_anchor(anchor: Anchor) -> str:
     """Return the text that the decoder learns: ``<ANCHOR> positive: a, b; negative: c; uncertain:
     none </ANCHOR>``.
 
-    A field without findings is ``none``; at most the first eight findings of a field are written.
-    The words for a finding's attributes precede it.
+    A field without findings is ``none``; at most the first eight findings of a field are written,
+    each after its side, if it has one.
     """
-    shown = {name: map(anchor.text, getattr(anchor, name)[:MAX_PER_FIELD]) for name in POLARITIES}
+    listed = anchor.with_sides(anchor.attributes)
+    shown = {name: map(listed.text, getattr(listed, name)[:MAX_PER_FIELD]) for name in POLARITIES}
     fields = (f"{name}: {', '.join(findings) or 'none'}" for name, findings in shown.items())
     return f"<ANCHOR> {'; '.join(fields)} </ANCHOR>"
 
@@ -254,7 +214,7 @@ def contains_commitment(text: str) -> bool:
     return _FIELD.search(_body(text)) is not None
 
 
-def parse_anchor(text: str, kinds: Collection[str] = ()) -> Anchor:
+def parse_anchor(text: str, sides: bool = False) -> Anchor:
     """Parse the commitment in a text; the inverse of :func:`render_anchor` for at most eight
     findings per field.
 
@@ -264,29 +224,29 @@ def parse_anchor(text: str, kinds: Collection[str] = ()) -> Anchor:
     (see :func:`contains_commitment`) the result is empty.
 
     Args:
-        kinds: the kinds of attributes in the model's commitments (``commit.attributes``). A finding
-            with any other word before its name is unknown.
+        sides: whether the lists of the model have sides (``commit.attributes``). A finding with any
+            other word before its name is unknown.
     """
     _, *parts = _FIELD.split(_body(text))  # name, content, name, content, ...
     fields: dict[str, list[str]] = {name: [] for name in POLARITIES}
-    attributes: dict[str, Attributes] = {}
+    stated: dict[str, Attributes] = {}
     for name, content in zip(parts[::2], parts[1::2], strict=True):
-        for described in re.split(r"[,;]", content):
-            known, named = split_words(described, kinds)
+        for entry in re.split(r"[,;]", content):
+            side, named = split_side(entry) if sides else (frozenset[str](), entry)
             if finding := normalize_finding(named):
                 fields[name.lower()].append(finding)
-                attributes.setdefault(finding, known)
-    return Anchor.of(**fields).described(attributes, kinds)
+                stated.setdefault(finding, Attributes(side=side))
+    return Anchor.of(**fields).described(stated)
 
 
-def read_list(text: str, kinds: Collection[str] = ()) -> Anchor:
+def read_list(text: str, sides: bool = False) -> Anchor:
     """Read a commitment that a person has written: ``positive: edema; negative: pneumothorax``,
-    each field at most once; ``none`` for a field without findings. ``kinds`` as in
-    :func:`parse_anchor`. Raises a DataError if a field, finding or attribute is unknown, a finding
-    is named twice or denied with an attribute, or a field has more than eight findings."""
+    each field at most once; ``none`` for a field without findings. ``sides`` as in
+    :func:`parse_anchor`. Raises a DataError if a field or finding is unknown, a finding is named
+    twice or denied with a side, a side is not allowed, or a field has more than eight findings."""
     form = "expected a list such as 'positive: edema; negative: pneumothorax, lung lesion'"
     fields: dict[str, list[str]] = {}
-    attributes: dict[str, Attributes] = {}
+    stated: dict[str, Attributes] = {}
     for part in filter(str.strip, text.split(";")):
         name, colon, content = part.partition(":")
         name = name.strip().lower()
@@ -299,7 +259,9 @@ def read_list(text: str, kinds: Collection[str] = ()) -> Anchor:
             for word in content.split(",")
             if word.strip() and word.strip().lower() != "none"
         ]
-        fields[name] = [_given(word, name, kinds, attributes) for word in named]
+        read = [_given(word, name, sides) for word in named]
+        fields[name] = [finding for finding, _ in read]
+        stated |= {finding: Attributes(side=side) for finding, side in read}
         if len(named) > MAX_PER_FIELD:
             raise DataError(
                 f"commitment: {name} has {len(named)} findings; at most {MAX_PER_FIELD} are allowed"
@@ -307,31 +269,27 @@ def read_list(text: str, kinds: Collection[str] = ()) -> Anchor:
     counts = Counter(finding for of_field in fields.values() for finding in of_field)
     if twice := [finding for finding, count in counts.items() if count > 1]:
         raise DataError(f"commitment: {twice[0]} appears twice; give each finding one state")
-    return Anchor.of(**fields).described(attributes, kinds)
+    return Anchor.of(**fields).described(stated)
 
 
-def _given(
-    word: str, polarity: str, kinds: Collection[str], attributes: dict[str, Attributes]
-) -> str:
-    """Return the finding of one entry of :func:`read_list`, and put its attributes into
-    ``attributes``."""
-    known, named = split_words(word, KINDS)
+def _given(word: str, polarity: str, sides: bool) -> tuple[str, frozenset[str]]:
+    """Return the finding of one entry of :func:`read_list`, and its side."""
+    side, named = split_side(word)
     if (finding := normalize_finding(named)) is None:
         raise DataError(
             f"commitment: {word!r:.40} is not a finding; choose from {', '.join(FINDINGS)}"
         )
-    if polarity == "negative" and any(known):
+    if side and polarity == "negative":
         raise DataError(
-            f"commitment: {word!r:.60} is denied, and a denied finding takes no attributes; write "
+            f"commitment: {word!r:.60} is denied, and a denied finding takes no side; write "
             f"{finding!r}"
         )
-    if known != known.only(kinds):
+    if side and not sides:
         raise DataError(
-            f"commitment: {word!r:.60} has attributes that this model was not trained with; "
-            f"allowed: {', '.join(kinds) or 'none'} (commit.attributes in training)"
+            f"commitment: {word!r:.60} has a side, but this model was trained with lists without "
+            "sides (commit.attributes)"
         )
-    attributes[finding] = known
-    return finding
+    return finding, side
 
 
 def _body(text: str) -> str:

@@ -1,68 +1,49 @@
 """Whether a report agrees with its commitment. Decoding reads reports by rules only here."""
 
-from collections.abc import Collection
 from itertools import pairwise
 
-from pacer.core.anchor import Anchor, Attributes
-from pacer.core.findings import FINDINGS
+from pacer.core.anchor import Anchor
 from pacer.decoding.extract import extract_report
 from pacer.text.cleaning.cleaners import sentence_ends
 from pacer.text.rules import extract_anchor, read_attributes
 
 
-def stated_commitment(report: str, kinds: Collection[str]) -> Anchor:
-    """Return the commitment that a report states, with attributes of these ``kinds``."""
-    attributes = read_attributes(report) if kinds else {}
-    return extract_anchor(report).described(attributes, kinds)
+def stated_commitment(report: str, sides: bool) -> Anchor:
+    """Return the commitment that a report states, with ``sides`` or without."""
+    anchor = extract_anchor(report)
+    return anchor.with_sides(read_attributes(report)) if sides else anchor
 
 
-def agreement(anchor: Anchor | None, report: str) -> float | None:
-    """Return the share of a commitment's findings to which the report gives the same polarity; None
-    if it has none. For files of predictions: reports are selected by :func:`text_distance`."""
-    if anchor is None:
-        return None
-    stated = [finding for finding in FINDINGS if anchor.polarity(finding)]
-    if not stated:
-        return None
-    read = extract_anchor(report)
-    agreeing = sum(read.polarity(finding) == anchor.polarity(finding) for finding in stated)
-    return agreeing / len(stated)
-
-
-def distance(anchor: Anchor, report: str, kinds: Collection[str] = ()) -> tuple[int, int, int]:
+def distance(anchor: Anchor, report: str, sides: bool = False) -> tuple[int, int, int]:
     """Return the contradictions, the findings that only one of commitment and report affirms, and
-    the differences in attributes of those that both affirm.
+    those that both affirm, but not with the same side.
 
     A contradiction is a finding that one of the two affirms and the other denies, or to which the
-    report gives a side that the commitment does not give. A difference is a kind of attribute that
-    only one of the two has, or that differs.
+    report gives a side that the commitment does not give.
 
     Args:
-        kinds: of attributes in the model's commitments; others do not count.
+        sides: whether the model's commitments have sides; otherwise, sides do not count.
     """
     read = extract_anchor(report)
     committed = set(anchor.positive)
     affirmed = set(read.positive)
     contradictions = len(anchor.contradicted(read))
     differences = 0
-    attributes = read_attributes(report) if kinds else {}
+    attributes = read_attributes(report) if sides else {}
     for finding in committed & affirmed & attributes.keys():
-        listed = anchor.attributes.get(finding, Attributes())
-        written = attributes[finding].only(kinds)
-        if not written.side <= listed.side:
-            contradictions += 1
-        differences += sum(
-            in_list != in_report for in_list, in_report in zip(listed, written, strict=True)
-        )
+        listed = anchor.side(finding)
+        written = attributes[finding].side
+        contradictions += not written <= listed
+        differences += written != listed
     return contradictions, len(committed ^ affirmed), differences
 
 
-def text_distance(generated: str, kinds: Collection[str] = ()) -> tuple[int, ...]:
+def text_distance(generated: str, sides: bool = False) -> tuple[int, ...]:
     """Return the :func:`distance` of the report in a generated text from the commitment in it. The
     distance of a text without a report is larger than any other."""
-    extraction = extract_report(generated, kinds=kinds)
+    extraction = extract_report(generated, sides=sides)
     anchor = extraction.anchor or Anchor()
-    return (int(extraction.fallback), *distance(anchor, extraction.report, kinds))
+    return (int(extraction.fallback), *distance(anchor, extraction.report, sides))
 
 
 def drop_uncommitted_sentences(report: str, commitment: Anchor) -> str:

@@ -1,7 +1,6 @@
 """The commitment and the report in a generated text."""
 
 import re
-from collections.abc import Collection
 from typing import NamedTuple
 
 from pacer.core.anchor import (
@@ -27,16 +26,16 @@ class Extraction(NamedTuple):
     fallback: bool
 
 
-def extract_report(generated: str, commit: bool = True, kinds: Collection[str] = ()) -> Extraction:
+def extract_report(generated: str, commit: bool = True, sides: bool = False) -> Extraction:
     """Extract the text after the last ``<REPORT>``, up to ``</REPORT>`` or a line that begins a
     marker: below the minimum length, a search can leave ``</REPORT>`` incomplete and continue.
 
     Without an opening marker, or with nothing after it, the raw text is used and ``fallback`` is
-    true. A model without ``commit`` writes only the report. ``kinds``: as in :func:`parse_anchor`.
+    true. A model without ``commit`` writes only the report. ``sides``: as in :func:`parse_anchor`.
     """
     if not commit:
         return Extraction(generated.strip(), None, False)
-    anchor = parse_anchor(generated, kinds) if contains_commitment(generated) else None
+    anchor = parse_anchor(generated, sides) if contains_commitment(generated) else None
     _, marker, rest = generated.rpartition(OPEN_REPORT)
     report = _END.split(rest.strip(), maxsplit=1)[0].strip()
     if not marker or not report:

@@ -16,13 +16,14 @@ from transformers import PreTrainedTokenizerBase
 from pacer.backbones.families import check_attention
 from pacer.config import Decode
 from pacer.core.anchor import Anchor, render_anchor
+from pacer.core.attributes import Attributes
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.processes import prefetch
 from pacer.decoding.agreement import drop_uncommitted_sentences, stated_commitment
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.extract import Extraction, extract_report
 from pacer.decoding.list_bias import ListBias
-from pacer.decoding.lists.maps import AttributeChances, ListPredictor, Probabilities
+from pacer.decoding.lists.maps import ListPredictor, Probabilities
 from pacer.decoding.search import Engine, Prefix, search_reports
 from pacer.model.batch import Batch, FeatureSource, RecordRow, SourceStates, read_sources
 from pacer.model.checkpoint import ModelSpecification
@@ -40,8 +41,8 @@ class Encoded:
     depth_weights: dict[str, Tensor]
     #: The predicted findings; None without a list predictor.
     findings: Probabilities | None
-    #: The predicted attributes; None without a predictor of attributes.
-    attributes: AttributeChances | None
+    #: The predicted sides by finding; empty without a predictor of sides.
+    sides: dict[str, Attributes]
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Generator:
         self.prompt = specification.prompt
         self.device = torch.device(device)
         self.commit = specification.commits
-        self.attributes = specification.attributes
+        self.sides = specification.sides
         self.predictor = predictor
         self.num_queries = specification.interface.num_queries
         check_generator(self)
@@ -102,7 +103,7 @@ class Generator:
         """
         prefixes = self._prefixes(records, workers)
         for (place, encoded), tokens in search_reports(
-            self._engine(), prefixes, self.decode, self.text, self.attributes
+            self._engine(), prefixes, self.decode, self.text, self.sides
         ):
             yield place, Generated(**vars(encoded), text=self.text(tokens), tokens=len(tokens))
 
@@ -147,20 +148,16 @@ class Generator:
         inputs, gate, _ = self.model.calibrate(embedded, batch)
         depth_weights = {view: weights[0].cpu() for view, weights in embedded.depth_weights.items()}
         findings = None
-        attributes = None
+        sides: dict[str, Attributes] = {}
         if self.predictor is not None:
-            fused = embedded.sources.fused[0]
-            findings = self.predictor(fused)
-            if self.predictor.attributes is not None:
-                has_prior = bool(batch.availability[0, 1])
-                attributes = self.predictor.attributes(
-                    batch.frontal, embedded.frontal, fused, prior=has_prior
-                )
+            findings = self.predictor(embedded.sources.fused[0])
+            if self.predictor.sides is not None:
+                sides = self.predictor.sides(batch.frontal, embedded.frontal)
         encoded = Encoded(
             gate=None if gate is None else gate.item(),
             depth_weights=depth_weights,
             findings=findings,
-            attributes=attributes,
+            sides=sides,
         )
         return inputs[0], encoded
 
@@ -187,21 +184,19 @@ class Generator:
         """Return the commitment that a record's report is written for: that of its reference, if it
         has the column ``gold_list`` (a control); the record's own, an Anchor in ``commitment`` that
         a person wrote; or, with ``decode.commitment: read``, the predicted one. The latter two get
-        the predicted attributes. None: the model writes the commitment."""
+        the predicted sides. None: the model writes the commitment."""
         if record.get("gold_list"):
-            return stated_commitment(record["report_raw"], self.attributes)
+            return stated_commitment(record["report_raw"], self.sides)
         commitment = record.get("commitment")
         if commitment is None and self.decode.commitment == "read":
             assert encoded.findings is not None
             commitment = encoded.findings.commitment(self.decode.threshold)
-        if commitment is not None and encoded.attributes is not None:
-            commitment = commitment.completed(encoded.attributes.stated())
-        return commitment
+        return None if commitment is None else commitment.completed(encoded.sides)
 
     def extract(self, text: str) -> Extraction:
         """Extract commitment and report from a generated text. With ``decode.commitment: read``
         the sentences that the commitment does not support are left out."""
-        extraction = extract_report(text, self.commit, self.attributes)
+        extraction = extract_report(text, self.commit, self.sides)
         if (
             self.decode.commitment == "generated"
             or extraction.anchor is None

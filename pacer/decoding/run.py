@@ -28,7 +28,6 @@ from pacer.core.io import (
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.core.schemas import SPLITS, of_split
-from pacer.decoding.agreement import agreement
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.lists.maps import read_predictor
@@ -241,7 +240,7 @@ def _decode(
 
 def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, object]:
     report, anchor, fallback = generator.extract(result.text)
-    line: dict[str, object] = {
+    return {
         "record_id": record_id,
         "generated": result.text,
         "anchor": None if anchor is None else anchor.as_dict(),
@@ -250,12 +249,7 @@ def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, 
         "gate": result.gate,
         "tokens": result.tokens,
         "findings": None if result.findings is None else result.findings.as_dict(),
-        # of the report that is kept; with `decode.commitment: read`, sentences have been dropped
-        "agreement": None if fallback else agreement(anchor, report),
     }
-    if result.attributes is not None:
-        line["attributes"] = result.attributes.as_dict()
-    return line
 
 
 def _finished(folder: Path) -> dict[tuple[str, str], dict]:

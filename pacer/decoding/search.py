@@ -6,7 +6,7 @@ same commitment, which differ by noise, and the one that agrees best is taken.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -58,7 +58,7 @@ def search_reports(
     prefixes: Iterable[tuple[Label, Prefix]],
     decode: Decode,
     text: Callable[[Sequence[int]], str],
-    kinds: Collection[str] = (),
+    sides: bool = False,
 ) -> Iterator[tuple[Label, list[int]]]:
     """Yield the label of each prefix and the tokens of its text: the best one or, with
     ``agreement``, the one with the least :func:`~pacer.decoding.agreement.text_distance` of its
@@ -68,7 +68,7 @@ def search_reports(
 
     Args:
         text: returns the text of tokens.
-        kinds: of attributes in the model's commitments.
+        sides: whether the model's commitments have sides.
     """
     if decode.select == "score":
         for label, (best,) in engine(prefixes):
@@ -82,14 +82,14 @@ def search_reports(
             ((label, prefix), prefix) for label, prefix in group
         ):
             forced = prefix.forced or _commitment(best, text)
-            if not forced or not any(text_distance(text(best), kinds)):
+            if not forced or not any(text_distance(text(best), sides)):
                 yield label, best
             else:
                 best_texts[len(rivals)] = label, best
                 rivals.append((len(rivals), Prefix(prefix.inputs, forced)))
         for number, candidates in engine(rivals, decode.candidates):
             label, best = best_texts[number]
-            yield label, min([best, *candidates], key=lambda one: text_distance(text(one), kinds))
+            yield label, min([best, *candidates], key=lambda one: text_distance(text(one), sides))
 
 
 def _commitment(tokens: list[int], text: Callable[[Sequence[int]], str]) -> list[int]:

@@ -19,7 +19,7 @@ from pacer.text.rules import EXTRACTORS, read_attributes
 
 
 def build_commitments(
-    records: Path, cache: Path, out: Path, rules: str = "careful", kinds: Sequence[str] = ()
+    records: Path, cache: Path, out: Path, rules: str = "careful", sides: bool = False
 ) -> dict[str, Any]:
     """Write the commitment of every record. Raises a DataError if the records are missing or
     malformed, or two have the same id; the cache is missing or malformed, or names a
@@ -32,8 +32,8 @@ def build_commitments(
         out: output table of :data:`~pacer.core.anchor.ANCHOR_SCHEMA`, in the order of the
             records.
         rules: ``anchors.rules``, the rule set of the records without an answer.
-        kinds: ``commit.attributes``. Attributes are read by rules whatever the origin of a
-            commitment; without kinds the table has no such column.
+        sides: whether ``commit.attributes`` has the side, which the rules read whatever the origin
+            of a commitment. Otherwise the table has no column :data:`~pacer.core.anchor.DESCRIBED`.
 
     Returns:
         The audit; those of its ``checks`` that are not marked good deserve attention.
@@ -54,12 +54,11 @@ def build_commitments(
     columns: dict[str, list] = {
         name: [getattr(anchor, name) for anchor in anchors] for name in POLARITIES
     }
-    schema = ANCHOR_SCHEMA | (DESCRIBED if kinds else {})
-    if kinds:
-        attributes = map(read_attributes, table["report_raw"])
+    schema = ANCHOR_SCHEMA | (DESCRIBED if sides else {})
+    if sides:
         known = [
-            anchor.described(of_report, kinds)
-            for anchor, of_report in zip(anchors, attributes, strict=True)
+            anchor.with_sides(read_attributes(report))
+            for anchor, report in zip(anchors, table["report_raw"], strict=True)
         ]
         columns["attributes"] = [anchor.as_dict().get("attributes", []) for anchor in known]
     write_table(

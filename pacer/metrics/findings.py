@@ -30,7 +30,7 @@ array([[1., 2., 1.],
 import numpy as np
 import polars as pl
 
-from pacer.core.anchor import KINDS
+from pacer.core.attributes import KINDS
 from pacer.core.contexts import contexts_within
 from pacer.metrics.clinical import averaged
 from pacer.metrics.conventions import Convention

@@ -26,7 +26,8 @@ from operator import itemgetter
 import numpy as np
 import polars as pl
 
-from pacer.core.anchor import KINDS, POLARITIES, VALUES, Anchor, Attributes
+from pacer.core.anchor import POLARITIES, Anchor
+from pacer.core.attributes import KINDS, VALUES, Attributes
 from pacer.core.findings import FINDINGS
 from pacer.metrics.cases import WORDS
 from pacer.text.rules import (
@@ -61,7 +62,6 @@ FINDINGS_SCHEMA = pl.Schema(
     | {f"{side}_{kind}": WORDS for side in ("reference", "report") for kind in KINDS}
     | {f"{side}_places": PLACES for side in ("reference", "report")}
     | {"committed_state": pl.String()}
-    | {f"committed_{kind}": WORDS for kind in KINDS}
 )
 _KEY = ["row", "finding"]
 _PLACE = itemgetter(0, 1)
@@ -117,12 +117,9 @@ def read_findings(texts: Iterable[str | None]) -> pl.DataFrame:
     return stated.join(places, on=_KEY, how="left", maintain_order="left").cast(READ)
 
 
-def listed_findings(commitments: Sequence[Anchor | None]) -> pl.DataFrame:
-    """Return the rows of lists of findings, which have no places: of commitments and of the truth.
-    None has no rows."""
-    stated = _stated(
-        (row, one, one.attributes) for row, one in enumerate(commitments) if one is not None
-    )
+def listed_findings(commitments: Iterable[Anchor]) -> pl.DataFrame:
+    """Return the rows of commitments, which have no places."""
+    stated = _stated((row, one, one.attributes) for row, one in enumerate(commitments))
     return stated.with_columns(places=pl.lit([], PLACES)).cast(READ)
 
 
@@ -199,28 +196,23 @@ def _is_wrong(kind: str) -> pl.Expr:
     return (reference.list.len() > 0) & is_other
 
 
-def commitments_of(cases: pl.DataFrame, side: str) -> list[Anchor | None]:
-    """Return the findings that ``cases`` list for a ``side`` in ``{side}_positive`` and so on, with
-    their attributes if they have any; None where there are no lists."""
-    names = {f"{side}_{name}": name for name in (*POLARITIES, "attributes")}
-    rows = cases.select(name for name in names if name in cases.columns).rename(names, strict=False)
-    return [
-        None if row["positive"] is None else Anchor.of_lists(row)
-        for row in rows.iter_rows(named=True)
-    ]
+def _listed(cases: pl.DataFrame, side: str) -> pl.DataFrame:
+    """Return a row for each finding that the cases list in ``{side}_positive`` and so on, with this
+    state."""
+    lists = cases.select(f"{side}_{state}" for state in POLARITIES).with_row_index("row")
+    return pl.concat(
+        lists.select("row", pl.col(f"{side}_{state}").alias("finding"), state=pl.lit(state))
+        .explode("finding")
+        .drop_nulls("finding")
+        for state in POLARITIES
+    )
 
 
 def with_states_of(cases: pl.DataFrame, reference: pl.DataFrame) -> pl.DataFrame:
     """Return a row for each finding that the cases list for the reference (``reference_positive``
     and so on), with that state, and with the attributes and places of the reference's text, null if
     this does not name the finding."""
-    lists = cases.select(f"reference_{state}" for state in POLARITIES).with_row_index("row")
-    listed = pl.concat(
-        lists.select("row", pl.col(f"reference_{state}").alias("finding"), state=pl.lit(state))
-        .explode("finding")
-        .drop_nulls("finding")
-        for state in POLARITIES
-    )
+    listed = _listed(cases, "reference")
     return listed.join(reference.drop("state"), on=_KEY, how="left").select(reference.columns)
 
 
@@ -229,8 +221,7 @@ def findings_of(cases: pl.DataFrame, reference: pl.DataFrame, report: pl.DataFra
     A reference has the states that the cases list for it; its attributes and places are those of
     its text."""
     rows = compared(with_states_of(cases, reference), report)
-    listed = listed_findings(commitments_of(cases, "anchor")).drop("places")
-    committed = listed.rename({name: f"committed_{name}" for name in ("state", *KINDS)})
+    committed = _listed(cases, "anchor").rename({"state": "committed_state"})
     ids = cases.select("record_id", "context").with_row_index("row")
     for further, on in ((committed, _KEY), (ids, ["row"])):
         rows = rows.join(further, on=on, how="left", maintain_order="left")

@@ -61,7 +61,6 @@ _NOT_PROVIDED = (
     "anchor_positive",
     "anchor_negative",
     "anchor_uncertain",
-    "anchor_attributes",
     "gate",
 )
 

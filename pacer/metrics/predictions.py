@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 PREDICTIONS: dict[str, pl.DataType] = {
     "record_id": pl.String(),
     "hypothesis": pl.String(),
-    **{f"anchor_{name}": pl.List(pl.String()) for name in (*POLARITIES, "attributes")},
+    **{f"anchor_{name}": pl.List(pl.String()) for name in POLARITIES},
     "gate": pl.Float64(),
     "fallback": pl.Boolean(),
     **dict.fromkeys(("present", "absent"), pl.List(pl.Float64)),
@@ -53,7 +53,8 @@ def _known(anchor: dict[str, list[str]]) -> dict[str, list[str]]:
         return Anchor.of_lists(anchor).as_dict()
     except ValueError:
         raise ValueError(
-            "attributes: expected only findings listed and not denied, such as 'mild edema'"
+            "attributes: expected only findings listed and not denied, after left, right or "
+            "bilateral, such as 'left edema'"
         ) from None
 
 
@@ -86,7 +87,8 @@ def read_predictions(path: Path, record_ids: Sequence[str]) -> pl.DataFrame:
     rows = []
     for line in map(line_of.__getitem__, record_ids):
         row: dict[str, Any] = {"record_id": line.record_id, "hypothesis": line.report}
-        row |= {f"anchor_{name}": of_kind for name, of_kind in (line.anchor or {}).items()}
+        if line.anchor is not None:
+            row |= {f"anchor_{polarity}": line.anchor[polarity] for polarity in POLARITIES}
         row |= {"gate": line.gate, "fallback": bool(line.fallback)}
         if line.findings is not None:
             for what in ("present", "absent"):

@@ -7,7 +7,6 @@ there.
 
 import os
 import shutil
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -55,9 +54,9 @@ class ModelSpecification(Strict):
         return self.commit is not None and self.commit.route != "direct"
 
     @property
-    def attributes(self) -> Sequence[str]:
-        """The kinds of attributes in the model's commitments."""
-        return () if self.commit is None else self.commit.attributes
+    def sides(self) -> bool:
+        """Whether the model's commitments state the sides of findings."""
+        return self.commit is not None and bool(self.commit.attributes)
 
     def written(self) -> dict[str, Any]:
         """Return the form on disk, without the groups that are None."""

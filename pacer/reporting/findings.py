@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from pacer.core.anchor import Attributes, normalize_finding, words
+from pacer.core.anchor import normalize_finding
+from pacer.core.attributes import Attributes, words
 from pacer.core.errors import ConfigError
 from pacer.core.findings import FINDINGS
 from pacer.display.numbers import number

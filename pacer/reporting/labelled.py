@@ -3,7 +3,7 @@ mention."""
 
 import polars as pl
 
-from pacer.core.anchor import KINDS, Attributes, words
+from pacer.core.attributes import KINDS, Attributes, words
 from pacer.core.findings import FINDINGS
 from pacer.metrics.ledger import mentions
 from pacer.text.rules import Lexicon, extract_anchor, read_attributes, read_more

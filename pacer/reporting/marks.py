@@ -19,7 +19,8 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-from pacer.core.anchor import Anchor, Attributes, words
+from pacer.core.anchor import Anchor
+from pacer.core.attributes import Attributes, words
 from pacer.metrics.ledger import compared, listed_findings, read_findings
 from pacer.text.cleaning.wording import find_wording
 from pacer.text.rules import Mention, find_mentions
@@ -58,8 +59,8 @@ WORDS = {"positive": "present", "negative": "absent", "uncertain": "uncertain"}
 
 
 def departures(commitment: Anchor, report: str) -> list[str]:
-    """Return in words where a report departs from its commitment: findings with another state,
-    side, severity or course, or that only one of them states."""
+    """Return in words where a report departs from its commitment: findings with another state or
+    side, or that only one of them states."""
     rows = compared(listed_findings([commitment]), read_findings([report]))
     differences: list[str] = []
     for finding, row in _by_finding(rows).items():

@@ -36,7 +36,7 @@ from pacer.text.rules import extract_anchor, find_mentions
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pacer.decoding.lists.maps import AttributeChances, Probabilities
+    from pacer.decoding.lists.maps import Probabilities
 
 #: A path, the bytes of a file, or an image that Pillow has opened.
 ImageSource = str | PathLike | bytes | Image.Image
@@ -256,8 +256,6 @@ class Result(Displayed):
     #: Probability of each finding, predicted from the sources; None without the stage
     #: ``findings``.
     probabilities: Probabilities | None = None
-    #: Probability of each side, severity and course, likewise; None if they are not predicted.
-    attributes: AttributeChances | None = None
     #: Whether a person set ``commitment``.
     given: bool = False
 
@@ -316,7 +314,7 @@ class Result(Displayed):
             view: {"means": {str(depth): round(mean, 6) for depth, mean in routing.means().items()}}
             for view, routing in self.routing().items()
         }
-        entries = {
+        return {
             "case": self.name,
             "context": self.context,
             "report": self.report,
@@ -333,9 +331,6 @@ class Result(Displayed):
             "sections": self.sections,
             "depth_weights": routing,
         }
-        if self.attributes is not None:
-            entries["attributes"] = self.attributes.as_dict()
-        return entries
 
 
 def notes_of(results: Collection[Result]) -> list[str]:

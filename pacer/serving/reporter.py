@@ -91,7 +91,7 @@ class Reporter:
         views: the views of the model's training.
         sections: the sections of the model's training.
         commit: whether the model states a commitment first.
-        attributes: the kinds of attributes that its commitments have.
+        sides: whether its commitments have the sides of findings.
         depths: encoder blocks that it uses, counted from 1.
         notes: sentences that apply to each of its reports.
         fingerprint: SHA-256 of the manifest, and so of all files that reports depend on.
@@ -148,7 +148,7 @@ class Reporter:
         )
         self.commit = self._generator.commit
         self.depths = tuple(states.depths)
-        self.attributes = self._generator.attributes
+        self.sides = self._generator.sides
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
 
     def __call__(self, *sources: Any, **named: Any) -> Result:
@@ -192,7 +192,7 @@ class Reporter:
             )
         commitment = None
         if case.commitment is not None:
-            commitment = read_list(case.commitment, self.attributes)
+            commitment = read_list(case.commitment, self.sides)
         parsed = parse_view(case.view)  # in any of the words that tables use
         stated = case.view
         if parsed is not None and parsed.kind == "frontal":
@@ -325,7 +325,6 @@ class Reporter:
             frontal=self._routing(case.frontal, generated.depth_weights["frontal"]),
             lateral=lateral,
             probabilities=generated.findings,
-            attributes=generated.attributes,
             given=case.commitment is not None,
         )
 

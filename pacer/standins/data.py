@@ -15,15 +15,7 @@ from PIL import Image
 from tokenizers import Tokenizer
 
 from pacer.config.backbones import Backbones
-from pacer.core.anchor import (
-    CLOSE_REPORT,
-    FINDINGS,
-    KINDS,
-    OPEN_REPORT,
-    POLARITIES,
-    Anchor,
-    render_anchor,
-)
+from pacer.core.anchor import CLOSE_REPORT, FINDINGS, OPEN_REPORT, POLARITIES, Anchor, render_anchor
 from pacer.core.errors import DataError
 from pacer.images.radiographs import open_image
 from pacer.phantom.language import contexts_of, write_report
@@ -67,11 +59,10 @@ class LabelledText(NamedTuple):
         classes = (None, *POLARITIES)
         return [classes.index(self.anchor.polarity(finding)) for finding in FINDINGS]
 
-    def commitment(self, kinds: Sequence[str]) -> str:
-        """Return the commitment with these ``kinds`` of attributes, as rules read them."""
-        return render_anchor(
-            self.anchor.described(read_attributes(self.raw), kinds) if kinds else self.anchor
-        )
+    def commitment(self, sides: bool) -> str:
+        """Return the commitment, with ``sides`` as the rules read them, or without."""
+        anchor = self.anchor.with_sides(read_attributes(self.raw)) if sides else self.anchor
+        return render_anchor(anchor)
 
 
 def commitment_first(commitment: str, report: str) -> str:
@@ -133,7 +124,8 @@ class CorpusData:
         """Train a tokenizer with ``vocabulary`` tokens on the reports and their commitments."""
         texts = (_labelled(*row) for row in self.reports)
         return train_tokenizer(
-            [commitment_first(text.commitment(KINDS), text.cleaned) for text in texts], vocabulary
+            [commitment_first(text.commitment(sides=True), text.cleaned) for text in texts],
+            vocabulary,
         )
 
     def texts(self, count: int) -> list[LabelledText]:

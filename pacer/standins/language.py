@@ -8,8 +8,8 @@ instruction), the others mostly the whole instruction and both routes.
 
 If the prefix always contained everything that the commitment states, the model would not learn to
 write from a commitment, as any chat model can. So in many commitment-first examples the commitment
-is given, and the slots hold only a part of it. The lists have all attributes, some of them or none
-(``commit.attributes``), so that the model can write from each kind.
+is given, and the slots hold only a part of it. Some lists have the sides of findings, the others
+none (``commit.attributes``), so that the model can write from both.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from pacer.core.anchor import KINDS
 from pacer.standins.data import Instruct, LabelledText, TrainingData, commitment_first
 from pacer.standins.recipes import Recipe
 from pacer.standins.training import State, train
@@ -59,10 +58,8 @@ UNHEARD_COMPOSED = 0.5
 #: Weight in the loss of the tokens of sentences that affirm a finding, if reports are composed: few
 #: tokens of a real report reveal which findings its list has.
 AFFIRMING = 4.0
-#: Share of the lists without attributes.
-PLAIN = 0.5
-#: Share of each kind of attribute in the other lists.
-DESCRIBED = 0.8
+#: Share of the lists that have sides.
+SIDED = 0.5
 #: Batches drawn together and divided by length.
 _WINDOW = 10
 
@@ -96,7 +93,10 @@ def make_language_standin(
     else:
         lists = _Lists(given=GIVEN, unheard=0.0, affirming=1.0)
     texts = [*texts, *composed]
-    encoded = [encode(tokenizer, text, instruct, _kinds(rng), bool(composed)) for text in texts]
+    encoded = [
+        encode(tokenizer, text, instruct, bool(rng.random() < SIDED), bool(composed))
+        for text in texts
+    ]
     lengths = np.array([len(text.target[True]) for text in encoded])
 
     def batches() -> Iterator[tuple[list[_Encoded], float]]:
@@ -168,26 +168,16 @@ class _Encoded(NamedTuple):
     affirming: dict[bool, list[float]]
 
 
-def _kinds(rng: np.random.Generator) -> list[str]:
-    """Draw the kinds of attributes in a text's list."""
-    drawn = rng.random(1 + len(KINDS))
-    return [
-        kind
-        for kind, number in zip(KINDS, drawn[1:], strict=True)
-        if drawn[0] > PLAIN and number < DESCRIBED
-    ]
-
-
 def encode(
     tokenizer: Tokenizer,
     text: LabelledText,
     instruct: Instruct,
-    kinds: Sequence[str] = (),
+    sides: bool = False,
     marked: bool = False,
 ) -> _Encoded:
-    """Encode both routes of a text, and count its commitment's tokens; stated sentences are cleaned
-    like the report. Only if ``marked``, the tokens of sentences that affirm a finding are
-    marked."""
+    """Encode both routes of a text, and count the tokens of its commitment, which has ``sides`` or
+    none; stated sentences are cleaned like the report. Only if ``marked``, the tokens of sentences
+    that affirm a finding are marked."""
 
     def ids(piece: str) -> list[int]:
         return tokenizer.encode(piece, add_special_tokens=False).ids
@@ -199,7 +189,7 @@ def encode(
         "history": text.history,
     }
     parts = {commit: instruct(**about, commit=commit) for commit in (False, True)}
-    commitment = text.commitment(kinds)
+    commitment = text.commitment(sides)
     targets = {False: text.cleaned, True: commitment_first(commitment, text.cleaned)}
     return _Encoded(
         ids(parts[False][0]),

@@ -11,7 +11,7 @@ import polars as pl
 from pacer.config import validated
 from pacer.config.corpus import Delimiter
 from pacer.config.decode import ScoreSettings
-from pacer.core.anchor import KINDS, Anchor
+from pacer.core.anchor import Anchor
 from pacer.core.contexts import Context
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.machine import check_not_forked
@@ -261,7 +261,7 @@ def label(
         raise DataError("pacer.label: expected reports as a str, a list of str or {id: str}")
     given = list(map(without_thoughts, given))
     check_residue("pacer.label", list(map(str, range(len(given)))), given, as_is)
-    anchors = [extract_anchor(text).described(read_attributes(text), KINDS) for text in given]
+    anchors = [extract_anchor(text).described(read_attributes(text)) for text in given]
     if more_findings is None:
         return anchors
     lexicon = with_more_findings(more_findings)

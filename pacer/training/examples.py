@@ -3,7 +3,7 @@ determines its prompt and its target."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -43,22 +43,22 @@ class RecordTable:
         emphasis: Path,
         anchors: Path | None,
         contexts: Sequence[str],
-        kinds: Collection[str] = (),
+        sides: bool = False,
     ) -> RecordTable:
         """Read rows of ``contexts`` from ``records.parquet``, ``emphasis.parquet`` and
-        ``anchors.parquet`` (or None), which has the attributes of findings if the commitments have
-        any ``kinds`` of them. Raises a DataError if a file is unreadable, or one of the other two
-        does not have one row per record, in the records' order."""
+        ``anchors.parquet`` (or None), which has the sides of findings if the commitments have
+        ``sides``. Raises a DataError if a file is unreadable, or one of the other two does not have
+        one row per record, in the records' order."""
         frame = _joined(read_records(records).drop(_UNUSED), emphasis, "emphasis", ["emphasis"])
         if anchors is not None:
             with open(anchors, "rb") as file:
                 described = DESCRIBED.keys() <= pl.read_parquet_schema(file).keys()
-            if kinds and not described:
+            if sides and not described:
                 raise DataError(
-                    f"{anchors} lacks attributes, which commit.attributes needs; rerun the "
-                    "`anchors` stage"
+                    f"{anchors} lacks sides, which commit.attributes needs; rerun the `anchors` "
+                    "stage"
                 )
-            columns = [*POLARITIES, *DESCRIBED] if kinds else list(POLARITIES)
+            columns = [*POLARITIES, *DESCRIBED] if sides else list(POLARITIES)
             frame = _joined(frame, anchors, "anchors", columns)
         return cls(frame.filter(pl.col("context").is_in(list(contexts))))
 
@@ -134,7 +134,6 @@ class Examples:
         self.tokenizer = tokenizer
         self.features = features
         self.prompt = specification.prompt
-        self.kinds = specification.attributes
         self.num_queries = specification.interface.num_queries
         self.builder = TrajectoryBuilder(tokenizer, specification.trajectory.report_tokens)
         self._built = lru_cache(_SEQUENCES_KEPT)(self._build)
@@ -173,7 +172,7 @@ class Examples:
     def _build(self, row: int, commit: bool) -> TokenSequence:
         record = self.table.row(row)
         prompt = self._prompt(record, commit)
-        commitment = render_anchor(Anchor.of_lists(record, self.kinds)) if commit else None
+        commitment = render_anchor(Anchor.of_lists(record)) if commit else None
         return TokenSequence(
             prompt.prefix(self.tokenizer.bos_token_id, self.num_queries),
             prompt.visual_start,

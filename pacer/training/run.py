@@ -154,7 +154,7 @@ def run_training(
             inputs.emphasis,
             inputs.anchors,
             phase.contexts,
-            record.model.attributes,
+            record.model.sides,
         )
         features = open_features(inputs.features, inputs.backbones, accelerator.device)
         examples = make_examples(table, load_tokenizer(inputs.backbones), features, record.model)

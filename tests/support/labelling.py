@@ -1,7 +1,7 @@
 """Records and labelling settings for the tests of commitments."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,7 @@ def label(
 
 
 def build(
-    records: pl.DataFrame, cache: Path, lines: list[dict] | None = None, kinds: Sequence[str] = ()
+    records: pl.DataFrame, cache: Path, lines: list[dict] | None = None, sides: bool = False
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """The commitments and their audit, by way of files in several row groups; ``lines``: what
     to write to the cache."""
@@ -123,7 +123,7 @@ def build(
         write_jsonl(cache, lines)
     table, out = cache.with_name("records.parquet"), cache.with_name("anchors.parquet")
     records.write_parquet(table, row_group_size=7)
-    audit = build_commitments(table, cache, out, kinds=kinds)
+    audit = build_commitments(table, cache, out, sides=sides)
     return read_table(out, ANCHOR_SCHEMA, optional=DESCRIBED), audit
 
 

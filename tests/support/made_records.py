@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from pacer.core.anchor import DESCRIBED, KINDS, POLARITIES
+from pacer.core.anchor import DESCRIBED, POLARITIES
 from pacer.text.rules import extract_anchor, read_attributes
 
 REPORTS = (
@@ -43,10 +43,10 @@ def few_records(image_suffix: str) -> pl.DataFrame:
 
 
 def commitments_of(records: pl.DataFrame) -> pl.DataFrame:
-    """The commitments that the rules read in the reports, with attributes."""
+    """The commitments that the rules read in the reports, with sides."""
     anchors = [extract_anchor(report) for report in records["report_raw"]]
     anchors = [
-        anchor.described(read_attributes(report), KINDS)
+        anchor.with_sides(read_attributes(report))
         for anchor, report in zip(anchors, records["report_raw"], strict=True)
     ]
     lists = {

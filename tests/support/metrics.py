@@ -93,7 +93,7 @@ def read_texts(
         | columns
     ).with_columns(
         pl.Series(f"anchor_{name}", [one and one.get(name) for one in lists], pl.List(pl.String))
-        for name in (*POLARITIES, "attributes")
+        for name in POLARITIES
     )
     read, findings = read_pairs(cases)
     return cases.hstack(read), findings

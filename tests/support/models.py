@@ -3,7 +3,7 @@ rooms stand on."""
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from string import ascii_lowercase
@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from pacer.core.io import write_json, yaml_beside
-from pacer.decoding.lists.maps import CLASSES, FROM_PATCHES, AttributePredictor, ListPredictor
+from pacer.decoding.lists.maps import ListPredictor, SidePredictor
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     WEIGHTS,
@@ -216,29 +216,24 @@ def save_model(
     save_checkpoint(folder, trained, record)
 
 
-def save_reader(folder: Path, parent: Path, described: Iterable[tuple[str, str]] = ()) -> None:
-    """A list predictor, also of the attributes in ``described`` (finding, kind), with random
-    weights, in the place of the stage ``lists``."""
+def save_reader(folder: Path, parent: Path, sided: Sequence[str] = ()) -> None:
+    """A list predictor, also of the sides of these findings, with random weights, in the place of
+    the stage ``lists``."""
     width = len(read_weights(parent / WEIGHTS)["interface.fusion_norm.weight"])
     draw = torch.Generator().manual_seed(8)
     predictor = ListPredictor(
         torch.randn(2 * width, 39, generator=draw), torch.randn(39, generator=draw)
     )
-    states = len(read_record(parent).model.features.depths) + 1
-    inputs = {
-        kind: GRID**2 * states * WIDTH if kind in FROM_PATCHES else 2 * width
-        for _, kind in described
-    }
-    maps = {
-        (finding, kind): tuple(
-            torch.randn(*size, len(CLASSES[kind]), generator=draw) for size in ((inputs[kind],), ())
-        )
-        for finding, kind in described
-    }
-    if maps:
-        predictor = replace(
-            predictor, attributes=AttributePredictor(maps, dict.fromkeys(inputs, 0.3), GRID)
-        )
+    if sided:
+        states = len(read_record(parent).model.features.depths) + 1
+        maps = {
+            finding: (
+                torch.randn(GRID**2 * states * WIDTH, 3, generator=draw),
+                torch.randn(3, generator=draw),
+            )
+            for finding in sided
+        }
+        predictor = replace(predictor, sides=SidePredictor(maps, 0.3, GRID))
     predictor.save(folder, {"weights": checkpoint_hash(parent)})
 
 

@@ -31,19 +31,19 @@ def reporter(exported: Path) -> Reporter:
     return Reporter(exported, device="cpu")
 
 
-#: The attributes that the model of :func:`described` reads.
-READ = (("edema", "severity"), ("pleural effusion", "severity"), ("pleural effusion", "side"))
+#: The findings whose sides the model of :func:`described` reads.
+READ = ("lung opacity", "pleural effusion")
 
 
 @pytest.fixture(scope="session")
 def described(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a model whose lists have sides and severities, beside the stages' outs that
-    it is made of."""
+    """The directory of a model whose lists have sides, beside the stages' outs that it is made
+    of."""
     root = tmp_path_factory.mktemp("describing")
     for name in ("parent", "calibrate"):
         shutil.copytree(world.root / name, root / name)
         record = read_json(root / name / RECORD)
-        record["model"]["commit"]["attributes"] = ["side", "severity"]
+        record["model"]["commit"]["attributes"] = ["side"]
         write_json(root / name / RECORD, record)
     save_reader(root / "lists", root / "parent", READ)
     own = {"model": root / "calibrate", "findings": root / "lists"}

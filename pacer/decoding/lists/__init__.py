@@ -1,2 +1,2 @@
 """The list predictor: linear maps from tokens and patches to probabilities of findings and
-attributes, and their fitting."""
+sides, and their fitting."""

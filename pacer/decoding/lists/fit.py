@@ -1,5 +1,5 @@
 """Fitting of the maps for findings: logistic regressions on summaries of the frozen parent's fused
-tokens. With ``commit.attributes`` there are also maps for attributes
+tokens. With ``commit.attributes`` there are also maps for the sides of findings
 (:mod:`pacer.decoding.lists.regression`).
 
 Everything is fitted on split train, so that val can be used to choose a threshold. Penalty and
@@ -9,8 +9,8 @@ probabilities.
 
 Tokens are not stored: one process reads the sources once and holds the summaries in float16, 6.6 GB
 for 400,000 records with d = 4,096. They are written in parts, so that a stopped run can continue.
-Attributes are fitted on at most :data:`MAX_FIT_RECORDS` records that name any, on the means of
-their patches over a grid as fine as :data:`MAX_BYTES` allows: at the published sizes 4 × 4 for
+Sides are fitted on at most :data:`MAX_FIT_RECORDS` records that name any, on the means of their
+patches over a grid as fine as :data:`MAX_BYTES` allows: at the published sizes 4 × 4 for
 100,000 records, 8 × 8 for 25,000.
 """
 
@@ -25,7 +25,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from pacer.core.anchor import POLARITIES, Anchor
+from pacer.core.anchor import DESCRIBED, POLARITIES, Anchor
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
@@ -39,14 +39,13 @@ from pacer.core.io import (
 from pacer.core.processes import prefetch
 from pacer.core.progress import Ticker
 from pacer.decoding.lists.maps import (
-    FROM_PATCHES,
     GRIDS,
-    AttributePredictor,
     ListPredictor,
+    SidePredictor,
     cells,
     summary,
 )
-from pacer.decoding.lists.regression import FOLDS, fit_attributes, fits, minimise, shares_of
+from pacer.decoding.lists.regression import FOLDS, fit_sides, fits, minimise, shares_of
 from pacer.features.encoder import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model
@@ -60,7 +59,7 @@ PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)
 _PASS = 64
 #: Records in a part that is written.
 _PART = 2048
-#: Largest number of records that attributes are fitted on.
+#: Largest number of records that sides are fitted on.
 MAX_FIT_RECORDS = 100_000
 #: Largest size of the means of their patches.
 MAX_BYTES = 10e9
@@ -89,9 +88,8 @@ def fit_list_predictor(
             f"{patients}; see corpus.split"
         )
     device = compute_device()
-    kinds = read_record(checkpoint).model.attributes
-    lists = train.select(anchors.drop("record_id").columns)
-    commitments = [Anchor.of_lists(row, kinds) for row in lists.iter_rows(named=True)]
+    columns = [*POLARITIES, *DESCRIBED] if read_record(checkpoint).model.sides else POLARITIES
+    commitments = [Anchor.of_lists(row) for row in train.select(columns).iter_rows(named=True)]
     named = np.flatnonzero([bool(commitment.attributes) for commitment in commitments])
     stride = max(1, math.ceil(len(named) / MAX_FIT_RECORDS))
     named = named[::stride]
@@ -113,19 +111,10 @@ def fit_list_predictor(
     folds = torch.from_numpy(patient_numbers % FOLDS).to(device)
     weight, bias, states = fit_maps(values, _targets(train).to(device), folds)
     about = {"weights": weights, "records": len(train), "patients": patients, "states": states}
-    attributes: AttributePredictor | None = None
-    if kinds:
-        read_from = {
-            kind: places if kind in FROM_PATCHES else values[torch.from_numpy(named)]
-            for kind in kinds
-        }
-        prior = train["prior_report"].is_not_null().to_numpy()
-        maps, thresholds, about["attributes"] = fit_attributes(
-            read_from, commitments, named, prior, patient_numbers, folds
-        )
-        attributes = AttributePredictor(maps, thresholds, grid)
+    maps, threshold, about["sides"] = fit_sides(places, commitments, named, patient_numbers, folds)
+    sides = None if threshold is None else SidePredictor(maps, threshold, grid)
     with atomic_directory(out) as directory:
-        ListPredictor(weight.cpu(), bias.cpu(), attributes).save(directory, about)
+        ListPredictor(weight.cpu(), bias.cpu(), sides).save(directory, about)
     remove_scratch(out)
 
 

@@ -7,16 +7,14 @@ which include the standardisation of this summary and the calibration of the pro
     P(finding f has state s) = sigmoid(summary(fused) · W[:, s, f] + b[s, f]),   s: positive,
     negative, uncertain.
 
-For commitments with side, severity and course of the findings (``commit.attributes``) there are
-further maps,
+For commitments with the sides of findings (``commit.attributes``) there are further maps,
 
-    P(class c of the finding) = softmax(x · W + b)[c].
+    P(finding has side c) = softmax(x · W + b)[c],   c: left, right, bilateral.
 
-For side and severity, x has the means of the frontal image's patch states over the cells of a grid,
-at every depth that Refine reads and in its output, because the source tokens hardly encode
-positions. For the course it is the summary of the fused tokens. None of this is in the paper
-(``docs/readings.md``). :mod:`pacer.decoding.lists.fit` fits all maps. Shapes: Q tokens, d width, K
-depths, N patches.
+Here, x has the means of the frontal image's patch states over the cells of a grid, at every depth
+that Refine reads and in its output, because the source tokens hardly encode positions. None of this
+is in the paper (``docs/readings.md``). :mod:`pacer.decoding.lists.fit` fits all maps. Shapes: Q
+tokens, d width, K depths, N patches.
 """
 
 import math
@@ -30,16 +28,8 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
 
-from pacer.core.anchor import (
-    KINDS,
-    MAX_PER_FIELD,
-    POLARITIES,
-    VALUES,
-    Anchor,
-    Attributes,
-    split_words,
-    words,
-)
+from pacer.core.anchor import MAX_PER_FIELD, POLARITIES, SIDES, Anchor
+from pacer.core.attributes import Attributes
 from pacer.core.errors import CheckpointError
 from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_bytes, read_json, write_json
@@ -47,10 +37,8 @@ from pacer.model.checkpoint import WEIGHTS, checkpoint_hash, read_record, read_w
 
 #: Possible numbers of rows, and of columns, of the grid.
 GRIDS = range(4, 9)
-#: Kinds that are predicted from patches; the course is predicted from the tokens.
-FROM_PATCHES = ("side", "severity")
-#: The classes of each kind, in words.
-CLASSES = VALUES | {"side": (*VALUES["side"], "bilateral")}
+#: The classes of a side.
+CLASSES = tuple(SIDES)
 MAPS = "reader.safetensors"
 ABOUT = "reader.json"
 #: A finding that is not affirmed is listed as denied or uncertain if the probability of that state
@@ -84,102 +72,51 @@ def cells(depths: Tensor, refined: Tensor, grid: int) -> Tensor:
     return F.adaptive_avg_pool2d(squares, grid).flatten(1).cpu()
 
 
-def class_of(attributes: Attributes, kind: str) -> int:
-    """Return the class of the attributes of a kind; -1: none, or several."""
-    named = words(attributes.only([kind]))
-    return CLASSES[kind].index(named[0]) if len(named) == 1 else -1
-
-
-class AttributeChances(NamedTuple):
-    """Probabilities of attributes."""
-
-    #: The probability of each class, by finding and kind, with four decimals.
-    chances: dict[str, dict[str, list[float]]]
-    #: The threshold of each kind.
-    thresholds: Mapping[str, float]
-
-    def as_dict(self) -> dict[str, dict[str, float]]:
-        """Return the probability of each word by finding, for JSON."""
-        return {
-            finding: {
-                word: chance
-                for kind, of_kind in kinds.items()
-                for word, chance in zip(CLASSES[kind], of_kind, strict=True)
-            }
-            for finding, kinds in self.chances.items()
-        }
-
-    def stated(self) -> dict[str, Attributes]:
-        """Return the attributes of each finding: the most probable class of each kind, if its
-        probability reaches the threshold of the kind."""
-        texts = {
-            finding: " ".join(
-                CLASSES[kind][chances.index(max(chances))]
-                for kind, chances in kinds.items()
-                if max(chances) >= self.thresholds[kind]
-            )
-            for finding, kinds in self.chances.items()
-        }
-        return {
-            finding: split_words(f"{text} {finding}", KINDS)[0] for finding, text in texts.items()
-        }
-
-
 @dataclass(frozen=True)
-class AttributePredictor:
-    """The fitted maps of attributes, a part of :class:`ListPredictor`."""
+class SidePredictor:
+    """The fitted maps of sides, a part of :class:`ListPredictor`."""
 
-    #: Weight [D, C] and bias [C] by finding and kind.
-    maps: Mapping[tuple[str, str], tuple[Tensor, Tensor]]
-    #: The probability from which a kind is stated.
-    thresholds: Mapping[str, float]
+    #: Weight [D, 3] and bias [3] by finding.
+    maps: Mapping[str, tuple[Tensor, Tensor]]
+    #: The probability from which a side is stated.
+    threshold: float
     #: Grid of the :func:`cells` that the maps read.
     grid: int
 
-    def __call__(
-        self, depths: Tensor, refined: Tensor, fused: Tensor, prior: bool
-    ) -> AttributeChances:
-        """Return the probabilities of one record.
-
-        Args:
-            depths, refined: states of its frontal image, for :func:`cells`, with B = 1.
-            fused: its tokens [Q, d].
-            prior: whether it has a previous report, without which no course is predicted.
-        """
+    def __call__(self, depths: Tensor, refined: Tensor) -> dict[str, Attributes]:
+        """Return the most probable side of each finding, if its probability reaches the threshold,
+        from the states of a record's frontal image, as for :func:`cells` with B = 1."""
         places = cells(depths, refined, self.grid)[0]
-        tokens = summary(fused.float()).cpu()
-        chances: dict[str, dict[str, list[float]]] = {}
-        for (finding, kind), (weight, bias) in self.maps.items():
-            if kind != "course" or prior:
-                values = places if kind in FROM_PATCHES else tokens
-                by_class = (values @ weight + bias).softmax(-1).tolist()
-                chances.setdefault(finding, {})[kind] = [round(chance, 4) for chance in by_class]
-        return AttributeChances(chances, self.thresholds)
+        sides = {}
+        for finding, (weight, bias) in self.maps.items():
+            chances = (places @ weight + bias).softmax(-1)
+            if chances.max() >= self.threshold:
+                sides[finding] = Attributes(side=SIDES[CLASSES[int(chances.argmax())]])
+        return sides
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the maps and thresholds as named tensors, which are saved in one file with the
+        """Return the maps and the threshold as named tensors, which are saved in one file with the
         maps of findings."""
-        numbers = {}
-        for (finding, kind), (weight, bias) in self.maps.items():
-            numbers[f"{kind}/{finding}/weight"] = weight
-            numbers[f"{kind}/{finding}/bias"] = bias
-        for kind, threshold in self.thresholds.items():
-            numbers[f"{kind}/threshold"] = torch.tensor(threshold)
-        numbers["grid"] = torch.tensor(self.grid)
-        return {name: tensor.contiguous() for name, tensor in numbers.items()}
+        numbers = {
+            "grid": torch.tensor(self.grid),
+            "side/threshold": torch.tensor(self.threshold),
+        }
+        for finding, (weight, bias) in self.maps.items():
+            numbers[f"side/{finding}/weight"] = weight.contiguous()
+            numbers[f"side/{finding}/bias"] = bias.contiguous()
+        return numbers
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, Tensor]) -> Self | None:
         """Return the maps of :meth:`tensors`; None if there are none."""
-        thresholds = {}
-        maps = {}
-        for name in tensors:
-            if name.endswith("/threshold"):
-                thresholds[name.split("/")[0]] = round(tensors[name].item(), 4)
-            elif name.count("/") == 2 and name.endswith("/bias"):
-                kind, finding, _ = name.split("/")
-                maps[finding, kind] = (tensors[f"{kind}/{finding}/weight"], tensors[name])
-        return cls(maps, thresholds, int(tensors["grid"])) if thresholds else None
+        if "side/threshold" not in tensors:
+            return None
+        maps = {
+            finding: (tensors[f"side/{finding}/weight"], tensors[f"side/{finding}/bias"])
+            for finding in FINDINGS
+            if f"side/{finding}/bias" in tensors
+        }
+        return cls(maps, round(tensors["side/threshold"].item(), 4), int(tensors["grid"]))
 
 
 class Probabilities(NamedTuple):
@@ -220,13 +157,13 @@ class Probabilities(NamedTuple):
 
 @dataclass(frozen=True)
 class ListPredictor:
-    """The fitted maps of findings and, if there are any, of attributes."""
+    """The fitted maps of findings and, if there are any, of sides."""
 
     #: [2d, 39], by state, then by finding.
     weight: Tensor
     #: [39].
     bias: Tensor
-    attributes: AttributePredictor | None = None
+    sides: SidePredictor | None = None
 
     @property
     def hash(self) -> str:
@@ -253,8 +190,8 @@ class ListPredictor:
 
     def _content(self) -> bytes:
         tensors = {"weight": self.weight.contiguous(), "bias": self.bias.contiguous()}
-        if self.attributes is not None:
-            tensors |= self.attributes.tensors()
+        if self.sides is not None:
+            tensors |= self.sides.tensors()
         return save(tensors)
 
 
@@ -276,4 +213,4 @@ def read_predictor(directory: Path, checkpoint: Path) -> ListPredictor | None:
             f"{directory} does not match the weights of {checkpoint}; run `dvc repro lists`"
         )
     tensors = read_weights(directory / MAPS)
-    return ListPredictor(tensors["weight"], tensors["bias"], AttributePredictor.of_tensors(tensors))
+    return ListPredictor(tensors["weight"], tensors["bias"], SidePredictor.of_tensors(tensors))

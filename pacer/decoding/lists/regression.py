@@ -1,5 +1,5 @@
 """Linear maps on summaries, fitted with cross-validation over folds of patients: shared functions
-for the maps of findings and of attributes, and the fitting of the latter.
+for the maps of findings and of sides, and the fitting of the latter.
 
 The maps of the folds, each fitted on the other folds, and the final map on all records are fitted
 together: full-batch L-BFGS on the standardised summaries or, if there are fewer records than
@@ -7,17 +7,16 @@ numbers in a summary, on their coordinates in an orthonormal basis, which gives 
 Summaries stay in float16 on the CPU; the fit widens them chunk by chunk. Shapes: n records, D
 numbers of a summary, C outputs.
 
-There is one multinomial map for each finding and kind of attribute, fitted on the train records
-whose report names the kind of the finding, if at least half of those that state the finding do (for
-the course: of those with a previous report). Penalty, temperature and threshold come from the
-held-out records of the folds. A map that does not beat the majority class by a standard error over
-patients is left out: a report that omits a side that the model does not know is better than one
-that guesses it. A report whose list omits an attribute may still guess it. So the threshold
-maximises right minus wrong statements, where an omitted one counts as a guess by chance in as many
-reports as name the attribute.
+There is one multinomial map of sides for each finding, fitted on the train records whose report
+names the side of the finding, if at least half of those that state the finding do. Penalty,
+temperature and threshold come from the held-out records of the folds. A map that does not beat the
+majority class by a standard error over patients is left out: a report that omits a side that the
+model does not know is better than one that guesses it. A report whose list omits a side may still
+guess it. So the threshold maximises right minus wrong statements, where an omitted one counts as a
+guess by chance in as many reports as name the side.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,9 +25,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from pacer.core.anchor import Anchor, Attributes
+from pacer.core.anchor import SIDES, Anchor
 from pacer.core.findings import FINDINGS
-from pacer.decoding.lists.maps import CLASSES, class_of
 
 #: Folds of the cross-validation.
 FOLDS = 3
@@ -40,15 +38,15 @@ _ITERATIONS = 40
 #: share [m, FOLDS + 1] of each in the mean loss of each map. It returns the sum of the losses times
 #: their shares.
 SharedLoss = Callable[[Tensor, slice, Tensor], Tensor]
-#: Weight [D, C] and bias [C] by finding and kind.
-Maps = dict[tuple[str, str], tuple[Tensor, Tensor]]
+#: The class of each side.
+_CLASS = {side: number for number, side in enumerate(SIDES.values())}
 #: L2 penalties, from the strongest.
 PENALTIES = (30.0, 3.0, 0.3, 0.03)
-#: A map is fitted if at least this share of the reports with a finding name its kind.
+#: A map is fitted if at least this share of the reports with a finding name its side.
 MIN_NAMED_SHARE = 0.5
-#: A map is fitted if at least this many records name its kind.
+#: A map is fitted if at least this many records name the side.
 MIN_RECORDS = 40
-#: Candidates for the threshold of a kind.
+#: Candidates for the threshold.
 THRESHOLDS = tuple(round(0.3 + 0.05 * step, 2) for step in range(14))
 
 
@@ -139,91 +137,79 @@ def minimise(parameters: list[Tensor], terms: Callable[[], Iterable[Tensor]]) ->
     optimizer.step(closure)
 
 
-def attribute_classes(
-    anchors: Sequence[Anchor], prior: np.ndarray, kind: str
-) -> tuple[np.ndarray, dict[str, float]]:
-    """Return the class of each finding in each commitment [n, 13], -1 without one; and the findings
-    to be predicted, each with the share of its reports that name the kind. ``prior``: whether each
-    record has a previous report [n]."""
+def side_classes(anchors: Sequence[Anchor]) -> tuple[np.ndarray, dict[str, float]]:
+    """Return the class of the side of each finding in each commitment [n, 13], -1 without one; and
+    the findings whose side is to be predicted, each with the share of its reports that name it."""
     classes = np.full((len(anchors), len(FINDINGS)), -1)
-    stated = np.zeros((len(anchors), len(FINDINGS)), bool)
+    stated = np.zeros(len(FINDINGS), int)
     for row, anchor in enumerate(anchors):
         for finding in (*anchor.positive, *anchor.uncertain):
             column = FINDINGS.index(finding)
-            stated[row, column] = kind != "course" or prior[row]
-            classes[row, column] = class_of(anchor.attributes.get(finding, Attributes()), kind)
-    classes[~stated] = -1
+            stated[column] += 1
+            classes[row, column] = _CLASS.get(anchor.side(finding), -1)
     named = (classes >= 0).sum(0)
-    shares = named / stated.sum(0).clip(1)
+    shares = named / stated.clip(1)
     read = (named >= MIN_RECORDS) & (shares >= MIN_NAMED_SHARE)
     return classes, {
         finding: float(shares[place]) for place, finding in enumerate(FINDINGS) if read[place]
     }
 
 
-def fit_attributes(
-    values: Mapping[str, Tensor],
+def fit_sides(
+    values: Tensor,
     anchors: Sequence[Anchor],
     rows: np.ndarray,
-    prior: np.ndarray,
     patients: np.ndarray,
     folds: Tensor,
-) -> tuple[Maps, dict[str, float], dict[str, Any]]:
+) -> tuple[dict[str, tuple[Tensor, Tensor]], float | None, dict[str, Any]]:
     """Fit all maps.
 
     Args:
-        values: by kind, the numbers [m, D] that it is predicted from, of the m records ``rows``.
+        values: the numbers [m, D] that sides are predicted from, of the m records ``rows``.
         anchors: the commitments of all n records.
-        prior: whether each record has a previous report, [n].
         patients: the number of each record's patient, [n].
         folds: of each record, [n], on the device of the fit.
 
     Returns:
-        The maps of an :class:`pacer.decoding.lists.maps.AttributePredictor`; its thresholds; and,
-        for its record, the threshold of each kind and, by finding, the results on the held-out
-        records.
+        The maps of a :class:`pacer.decoding.lists.maps.SidePredictor` by finding; its threshold,
+        None without maps; and, for its record, the threshold and, by finding, the results on the
+        held-out records.
     """
-    maps: Maps = {}
-    thresholds = {}
-    about = {}
-    for kind, of_kind in values.items():
-        classes, shares = attribute_classes(anchors, prior, kind)
-        held_out = []
-        by_finding = {}
-        for finding, share in shares.items():
-            all_classes = classes[rows, FINDINGS.index(finding)]
-            places = np.flatnonzero(all_classes >= 0)
-            expected = all_classes[places]
-            records = rows[places]
-            targets = torch.from_numpy(expected).to(folds.device)
-            weight, bias, chances, penalty = _fit(
-                of_kind[torch.from_numpy(places)],
-                targets,
-                folds[torch.from_numpy(records)],
-                len(CLASSES[kind]),
-            )
-            predicted = chances.argmax(1)
-            right, margin, error = _margin(predicted.cpu().numpy(), expected, patients[records])
-            stated = margin > error
-            by_finding[finding] = {
-                "records": len(records),
-                "right": right,
-                "above_majority": margin,
-                "error": error,
-                "penalty": penalty,
-                "stated": bool(stated),
-            }
-            if stated:
-                maps[finding, kind] = weight.cpu(), bias.cpu()
-                class_shares = np.bincount(expected) / len(expected)
-                guess = share * float(2 * np.square(class_shares).sum() - 1)
-                held_out.append((chances.amax(1), 2.0 * (predicted == targets) - 1 - guess))
-        if held_out:
-            chances = torch.cat([chances for chances, _ in held_out])
-            gains = torch.cat([gains for _, gains in held_out])
-            thresholds[kind] = _best_threshold(chances, gains)
-        about[kind] = {"threshold": thresholds.get(kind), "findings": by_finding}
-    return maps, thresholds, about
+    classes, shares = side_classes(anchors)
+    maps = {}
+    held_out = []
+    by_finding = {}
+    for finding, share in shares.items():
+        all_classes = classes[rows, FINDINGS.index(finding)]
+        places = np.flatnonzero(all_classes >= 0)
+        expected = all_classes[places]
+        records = rows[places]
+        targets = torch.from_numpy(expected).to(folds.device)
+        weight, bias, chances, penalty = _fit(
+            values[torch.from_numpy(places)], targets, folds[torch.from_numpy(records)]
+        )
+        predicted = chances.argmax(1)
+        right, margin, error = _margin(predicted.cpu().numpy(), expected, patients[records])
+        stated = margin > error
+        by_finding[finding] = {
+            "records": len(records),
+            "right": right,
+            "above_majority": margin,
+            "error": error,
+            "penalty": penalty,
+            "stated": bool(stated),
+        }
+        if stated:
+            maps[finding] = weight.cpu(), bias.cpu()
+            class_shares = np.bincount(expected) / len(expected)
+            guess = share * float(2 * np.square(class_shares).sum() - 1)
+            held_out.append((chances.amax(1), 2.0 * (predicted == targets) - 1 - guess))
+    threshold = None
+    if held_out:
+        chances = torch.cat([chances for chances, _ in held_out])
+        gains = torch.cat([gains for _, gains in held_out])
+        threshold = _best_threshold(chances, gains)
+    return maps, threshold, {"threshold": threshold, "findings": by_finding}
 
 
 def _best_threshold(chances: Tensor, gains: Tensor) -> float:
@@ -235,9 +221,7 @@ def _best_threshold(chances: Tensor, gains: Tensor) -> float:
     )
 
 
-def _fit(
-    values: Tensor, classes: Tensor, folds: Tensor, count: int
-) -> tuple[Tensor, Tensor, Tensor, float]:
+def _fit(values: Tensor, classes: Tensor, folds: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
     """Return weight [D, C], bias [C] and the held-out probabilities [n, C] of the best penalty, and
     this penalty."""
 
@@ -246,7 +230,7 @@ def _fit(
         losses = cross_entropy(logits.flatten(0, 1), expected, reduction="none")
         return (losses * shares.flatten()).sum()
 
-    start = torch.zeros(FOLDS + 1, count, device=folds.device)
+    start = torch.zeros(FOLDS + 1, len(SIDES), device=folds.device)
     candidates = zip(PENALTIES, fits(values, folds, start, loss, PENALTIES), strict=True)
     penalty, fit = min(
         candidates, key=lambda candidate: float(cross_entropy(candidate[1].held_out, classes))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from pacer.core.anchor import KINDS, Attributes
+from pacer.core.attributes import KINDS, Attributes
 from pacer.core.contexts import availability
 from pacer.core.findings import FINDINGS
 from pacer.phantom.language import PhantomReport, contexts_of, report_of, write_report
@@ -134,7 +134,7 @@ def faulty_texts(kind: str, report: PhantomReport, draw: random.Random) -> list[
 def with_opposites(report: PhantomReport) -> PhantomReport:
     """Return a report in words that have opposites: it first states each finding of another report
     as "present" or "likely", then has those of its sentences that affirm none."""
-    anchor = extract_anchor(report.text).described(read_attributes(report.text), KINDS)
+    anchor = extract_anchor(report.text).described(read_attributes(report.text))
     sentences = [
         (capitalised(f"{anchor.text(name)} {word}."), frozenset([name]))
         for names, word in ((anchor.positive, "present"), (anchor.uncertain, "likely"))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
 from typing import NamedTuple
 
-from pacer.core.anchor import VALUES, Attributes
+from pacer.core.attributes import VALUES, Attributes
 from pacer.text.rules.sentence import Sentence
 from pacer.text.rules.tables import NEGATIVE, OWN, longest
 

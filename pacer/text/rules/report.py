@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from pacer.core.anchor import POLARITIES, Anchor, Attributes
+from pacer.core.anchor import POLARITIES, Anchor
+from pacer.core.attributes import Attributes
 from pacer.core.findings import FINDINGS
 from pacer.text.rules.attributes import VERBS, attributes_of_sentences, united
 from pacer.text.rules.layout import parts

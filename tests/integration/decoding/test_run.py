@@ -103,14 +103,12 @@ def test_empty_reports_are_counted(stage, monkeypatch, capsys: pytest.CaptureFix
     assert "decode: empty reports: 2" in capsys.readouterr().out
 
 
-def test_a_text_without_a_report_has_no_agreement(stage, monkeypatch) -> None:
-    """Its list, read as its report, would agree with itself."""
+def test_a_text_without_a_report_is_marked(stage, monkeypatch) -> None:
+    """Its list is kept, and the whole text is its report."""
     text = "<ANCHOR> positive: edema; negative: none; uncertain: none </ANCHOR>"
     monkeypatch.setattr(Generator, "text", lambda self, tokens: text)
     (line, *_) = map(json.loads, stage("out", controls=[])["sn.jsonl"].decode().splitlines())
-    assert (
-        line["fallback"] and line["anchor"]["positive"] == ["edema"] and line["agreement"] is None
-    )
+    assert line["fallback"] and line["anchor"]["positive"] == ["edema"] and line["report"] == text
 
 
 class Killed(Exception):

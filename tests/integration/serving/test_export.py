@@ -309,13 +309,13 @@ def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, fol
         reporter.prepare(world.case("sw-50000002"))
 
 
-def test_a_reading_of_attributes_is_exported(described: Path) -> None:
+def test_a_reading_of_sides_is_exported(described: Path) -> None:
     """As the stage wrote it."""
     stage = read_predictor(described.with_name("lists"), described.with_name("calibrate"))
     exported = read_predictor(described / "findings", described)
-    assert stage is not None and exported is not None and exported.attributes is not None
-    assert exported.hash == stage.hash and set(exported.attributes.maps) == set(READ)
-    assert exported.attributes.thresholds == {"severity": 0.3, "side": 0.3}
+    assert stage is not None and exported is not None and exported.sides is not None
+    assert exported.hash == stage.hash and set(exported.sides.maps) == set(READ)
+    assert exported.sides.threshold == 0.3
 
 
 SMALL = Image.linear_gradient("L")

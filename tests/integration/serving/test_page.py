@@ -107,7 +107,7 @@ def test_a_case_that_the_page_would_not_send(site: Site, fields: dict, sentence:
     assert status == 422 and sentence in told.decode()
 
 
-def test_a_persons_list_may_have_the_attributes_of_the_models(describing: Reporter) -> None:
+def test_a_persons_list_may_have_sides_as_the_models(describing: Reporter) -> None:
     """And is shown as a list of a person."""
     with serving(describing) as site:
         status, told = ask(site, "/report", case(commitment="positive: left pleural effusion"))

@@ -14,7 +14,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from pacer.config import Corpus
-from pacer.core.anchor import KINDS, Anchor, parse_anchor, render_anchor
+from pacer.core.anchor import Anchor, parse_anchor, render_anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_jsonl
@@ -38,7 +38,6 @@ from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
 from tests.support.dicom import write_dicom
 from tests.support.profiles import profile
-from tests.support.serving import READ
 from tests.support.world import FEATURES, World
 
 
@@ -49,7 +48,7 @@ def commit_to_two_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
         search, "_commitment", lambda tokens, *_: tokens[:2] if len(tokens) > 2 else []
     )
     monkeypatch.setattr(
-        search, "text_distance", lambda text, kinds: (sum(map(ord, text)) % 5, len(text))
+        search, "text_distance", lambda text, sides: (sum(map(ord, text)) % 5, len(text))
     )
 
 
@@ -213,7 +212,7 @@ def test_a_report_is_written_for_a_persons_list(
 
 
 @pytest.mark.parametrize(("given", "listed_as"), listed_cases(__file__, "described"))
-def test_a_persons_list_may_have_attributes(
+def test_a_persons_list_may_have_sides(
     describing: Reporter, reporter: Reporter, given: str, listed_as: str
 ) -> None:
     case = Case(Image.linear_gradient("L"), commitment=given)
@@ -222,7 +221,7 @@ def test_a_persons_list_may_have_attributes(
             describing.prepare(case)
         return
     result = describing.generate([case])[0]
-    expected = parse_anchor(f"<ANCHOR> {listed_as}", KINDS)
+    expected = parse_anchor(f"<ANCHOR> {listed_as}", sides=True)
     assert (
         result.generated.startswith(f"<ANCHOR> {listed_as} </ANCHOR>")
         and result.commitment == expected
@@ -230,16 +229,9 @@ def test_a_persons_list_may_have_attributes(
     assert result.as_dict()["commitment"] == expected.as_dict() and expected.attributes
     for text in map(expected.text, expected.positive):
         assert text in repr(result)
-    assert {
-        (finding, kind) for finding, kinds in result.attributes.chances.items() for kind in kinds
-    } == {*READ}
-    assert result.as_dict()["attributes"]["edema"].keys() == {"mild", "moderate", "severe"}
     if describing.prepare(case).commitment.attributes:
-        with pytest.raises(
-            DataError, match=r"has attributes that this model was not trained with; allowed: none"
-        ):
+        with pytest.raises(DataError, match="this model was trained with lists without sides"):
             reporter.prepare(case)
-    assert "attributes" not in reporter(case.frontal).as_dict()
 
 
 CHOICES = [{"select": "agreement"}, {"commitment": "read", "select": "agreement"}]

@@ -52,7 +52,7 @@ def page(browser, site: Site):
 
 @pytest.fixture
 def describing_page(browser, describing_site: Site):
-    """Of a model whose lists have attributes."""
+    """Of a model whose lists have sides."""
     with opened(browser, describing_site) as found:
         yield found
 

@@ -9,18 +9,16 @@ from hypothesis import strategies as st
 
 from pacer.core.anchor import (
     FINDINGS,
-    KINDS,
     MAX_PER_FIELD,
     POLARITIES,
-    VALUES,
     Anchor,
-    Attributes,
     contains_commitment,
     normalize_finding,
     parse_anchor,
     read_list,
     render_anchor,
 )
+from pacer.core.attributes import KINDS, VALUES, Attributes
 from pacer.core.errors import DataError
 from pacer.core.io import yaml_beside
 
@@ -44,7 +42,7 @@ def described(draw) -> Anchor:
     values = (st.frozensets(st.sampled_from(VALUES[kind])) for kind in KINDS)
     known = draw(st.dictionaries(st.sampled_from(FINDINGS), st.tuples(*values)))
     return anchor.described(
-        {finding: Attributes(*of_finding) for finding, of_finding in known.items()}, KINDS
+        {finding: Attributes(*of_finding) for finding, of_finding in known.items()}
     )
 
 
@@ -75,28 +73,38 @@ def test_inverse_also_inside_a_generation(anchor: Anchor, report: str) -> None:
 
 
 @given(described())
-def test_attributes_are_written_and_read(anchor: Anchor) -> None:
-    """In a list and as lists for tables; a model whose lists have none does not know the described
-    findings."""
+def test_sides_are_written_and_read(anchor: Anchor) -> None:
+    """In a list and as lists for tables; severity and course have no place there. A model whose
+    lists have no sides does not know the findings with one."""
+    sided = anchor.with_sides(anchor.attributes)
     text = render_anchor(anchor)
-    assert render_anchor(parse_anchor(text, KINDS)) == text
-    assert Anchor.of_lists(anchor.as_dict()) == anchor
-    assert "attributes" in anchor.as_dict() or anchor == Anchor.of_lists(anchor.as_dict(), ())
+    assert text == render_anchor(sided) == render_anchor(parse_anchor(text, sides=True))
+    assert Anchor.of_lists(sided.as_dict()) == sided
+    for finding, known in anchor.attributes.items():
+        assert sided.attributes.get(finding, Attributes()) == known.only(["side"])
     bare = parse_anchor(text)
-    assert bare == parse_anchor(render_anchor(bare)) and not anchor.attributes.keys() & set(
+    assert bare == parse_anchor(render_anchor(bare)) and not sided.attributes.keys() & set(
         bare.positive
     )
 
 
+def test_own_sides_stay_when_others_are_added() -> None:
+    both = {"left": Attributes(side=frozenset(["left"])), "right": Attributes(frozenset(["right"]))}
+    listed = read_list("positive: left edema, pneumonia; negative: fracture", sides=True)
+    added = dict.fromkeys(("edema", "pneumonia", "fracture", "atelectasis"), both["right"])
+    expected = {"edema": both["left"], "pneumonia": both["right"]}
+    assert listed.completed(added).attributes == expected
+
+
 @pytest.mark.parametrize(("text", "written"), CASES["described"].items())
-def test_the_words_of_attributes(text: str, written: str) -> None:
-    assert render_anchor(read_list(text, KINDS)) == f"<ANCHOR> {written} </ANCHOR>"
+def test_the_words_of_sides(text: str, written: str) -> None:
+    assert render_anchor(read_list(text, sides=True)) == f"<ANCHOR> {written} </ANCHOR>"
 
 
-@pytest.mark.parametrize(("text", "kinds", "message"), CASES["refused"])
-def test_lists_with_attributes_that_are_refused(text: str, kinds: list[str], message: str) -> None:
+@pytest.mark.parametrize(("text", "sides", "message"), CASES["refused"])
+def test_lists_with_sides_that_are_refused(text: str, sides: bool, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        read_list(text, kinds)
+        read_list(text, sides)
 
 
 @pytest.mark.parametrize(

@@ -87,19 +87,16 @@ def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_p
         assert extract_anchor(text) == Anchor(*(tuple(field) for field in fields))
 
 
-def test_attributes_come_from_the_rules_for_every_origin(
-    records: pl.DataFrame, tmp_path: Path
-) -> None:
-    """Only of the chosen kinds, and of findings that the commitment does not deny; without a kind
-    there is no column."""
+def test_sides_come_from_the_rules_for_every_origin(records: pl.DataFrame, tmp_path: Path) -> None:
+    """Of findings that the commitment does not deny; only if they are wanted, there is a column."""
     report = "Small left pleural effusion, unchanged. Right pneumonia. Left lung nodule."
     records = records.with_columns(report_raw=pl.lit(report))
     answer = line("sn-train0sn", positive=["pleural effusion"], negative=["pneumonia"])
-    anchors = build(records, tmp_path / "cache.jsonl", [answer], ["side", "course"])[0]
+    anchors = build(records, tmp_path / "cache.jsonl", [answer], sides=True)[0]
     assert dict(anchors.schema) == ANCHOR_SCHEMA | DESCRIBED
     rows = {row["record_id"]: row["attributes"] for row in anchors.iter_rows(named=True)}
-    assert rows.pop("sn-train0sn") == ["stable left pleural effusion"]
-    expected = ["left lung lesion", "right pneumonia", "stable left pleural effusion"]
+    assert rows.pop("sn-train0sn") == ["left pleural effusion"]
+    expected = ["left lung lesion", "left pleural effusion", "right pneumonia"]
     assert {tuple(sorted(row)) for row in rows.values()} == {tuple(expected)}
 
 

@@ -212,7 +212,7 @@ LINE = {
 
 def test_a_line_needs_no_more_than_id_and_report(tmp_path):
     path = tmp_path / "sn.jsonl"
-    described = LINE | {"anchor": LISTS | {"attributes": ["mild edema"]}, "tokens": 7}
+    described = LINE | {"anchor": LISTS | {"attributes": ["left edema"]}, "tokens": 7}
     path.write_text(
         json.dumps({"record_id": "sn-2", "report": "x"}) + "\n" + json.dumps(described) + "\n"
     )

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pacer
-from pacer.core.anchor import KINDS, Anchor
+from pacer.core.anchor import Anchor
+from pacer.core.attributes import KINDS
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
 from pacer.metrics.ledger import FINDINGS_SCHEMA, VERDICTS, mentions
@@ -148,17 +149,15 @@ def test_mentions_of_further_findings_stand_among_the_others() -> None:
 
 
 def test_a_commitment_stands_beside_what_the_texts_say() -> None:
-    listed = Anchor.of_lists(
-        {"positive": ["pleural effusion"], "attributes": ["left pleural effusion"]}
-    )
+    listed = Anchor.of_lists({"positive": ["pleural effusion"]})
     _, findings = read_texts(
         ["effusion .", "edema ."], ["right effusion . no edema .", ""], [listed, None]
     )
-    rows = findings.select("record_id", "finding", "committed_state", "committed_side").rows()
+    rows = findings.select("record_id", "finding", "committed_state").rows()
     assert rows == [
-        ("0", "edema", None, None),
-        ("0", "pleural effusion", "positive", ["left"]),
-        ("1", "edema", None, None),
+        ("0", "edema", None),
+        ("0", "pleural effusion", "positive"),
+        ("1", "edema", None),
     ]
 
 

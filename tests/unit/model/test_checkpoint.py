@@ -171,6 +171,17 @@ def test_the_key_that_a_record_has_too_many_or_too_few_is_named(
         read_record(directory)
 
 
+def test_a_model_of_version_0_4_whose_lists_have_a_severity_is_not_loaded(saved) -> None:
+    _, directory = saved
+    file = directory / "parent" / "config.json"
+    content = json.loads(file.read_text())
+    content["model"]["commit"]["attributes"] = ["side", "severity"]
+    file.write_text(json.dumps(content))
+    message = r"model.commit.attributes = \['side', 'severity'\]: must be \[\] or \[side\]"
+    with pytest.raises(CheckpointError, match=f"{message}.* or train the model again"):
+        read_record(directory / "parent")
+
+
 ROOT = Path(__file__).parents[3]
 
 

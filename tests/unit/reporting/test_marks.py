@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pacer.core.anchor import KINDS, read_list
+from pacer.core.anchor import read_list
 from pacer.core.errors import DataError
 from pacer.metrics.ledger import compared, read_findings
 from pacer.reporting import charts
@@ -80,7 +80,7 @@ def test_a_tooltip_names_both_statements(reference: str, report: str, phrase: st
 
 @pytest.mark.parametrize(("listed", "report", "expected"), listed_cases(__file__, "departures"))
 def test_departures_from_a_commitment_are_in_words(listed: str, report: str, expected: list[str]):
-    assert departures(read_list(listed, KINDS), report) == expected
+    assert departures(read_list(listed, sides=True), report) == expected
 
 
 def picture(address: str) -> np.ndarray:

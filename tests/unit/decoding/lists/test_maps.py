@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from pacer.core.anchor import KINDS, Anchor, Attributes, read_list
+from pacer.core.anchor import SIDES, Anchor, read_list
+from pacer.core.attributes import Attributes
 from pacer.core.errors import CheckpointError
 from pacer.core.findings import FINDINGS
 from pacer.decoding.agreement import drop_uncommitted_sentences
@@ -14,13 +15,13 @@ from pacer.decoding.lists import fit, regression
 from pacer.decoding.lists.fit import PENALTIES
 from pacer.decoding.lists.maps import (
     CLASSES,
-    AttributePredictor,
     ListPredictor,
     Probabilities,
+    SidePredictor,
     cells,
     read_predictor,
 )
-from pacer.decoding.lists.regression import FOLDS, attribute_classes, fit_attributes
+from pacer.decoding.lists.regression import FOLDS, fit_sides, side_classes
 from tests.support.cases import listed_cases
 from tests.support.sentences import anchor_of
 
@@ -115,9 +116,9 @@ EFFUSION, EDEMA = FINDINGS.index("pleural effusion"), FINDINGS.index("edema")
 
 def fitted(
     known: bool, per_patient: int = 1
-) -> tuple[AttributePredictor, dict, torch.Tensor, np.ndarray]:
-    """The predictor of sides that the summaries tell (or do not), for one finding, and the
-    summaries and sides."""
+) -> tuple[dict, float | None, dict, torch.Tensor, np.ndarray]:
+    """The maps and the threshold for sides that the summaries tell (or do not), for one finding,
+    what is known of them, and the summaries and the chances of the sides."""
     draw = torch.Generator().manual_seed(1)
     values = (
         torch.randn(ROWS // per_patient, WIDTH, generator=draw) * torch.arange(1, WIDTH + 1) + 3
@@ -130,93 +131,70 @@ def fitted(
     chance = ((values.float() - 3) @ law).softmax(-1)
     side = torch.multinomial(chance, 1, generator=draw)[:, 0].repeat_interleave(per_patient).numpy()
     values, patients = values.repeat_interleave(per_patient, 0), np.arange(ROWS) // per_patient
-    lists = [read_list(f"positive: {CLASSES['side'][one]} pleural effusion", KINDS) for one in side]
-    rows, prior = np.arange(ROWS), np.zeros(ROWS, bool)
+    lists = [read_list(f"positive: {CLASSES[one]} pleural effusion", sides=True) for one in side]
     folds = torch.from_numpy(patients % FOLDS)
-    maps, thresholds, about = fit_attributes({"side": values}, lists, rows, prior, patients, folds)
-    return (
-        AttributePredictor(maps, thresholds, GRID),
-        about,
-        values,
-        chance.repeat_interleave(per_patient, 0).numpy(),
-    )
+    result = fit_sides(values, lists, np.arange(ROWS), patients, folds)
+    return (*result, values, chance.repeat_interleave(per_patient, 0).numpy())
 
 
-def test_the_fit_of_attributes_finds_a_known_law() -> None:
-    predictor, about, values, chance = fitted(known=True)
-    weight, bias = predictor.maps["pleural effusion", "side"]
+def test_the_fit_of_sides_finds_a_known_law() -> None:
+    maps, threshold, about, values, chance = fitted(known=True)
+    weight, bias = maps["pleural effusion"]
     assert np.abs((values.float() @ weight + bias).softmax(-1).numpy() - chance).mean() < 0.04
-    known = about["side"]["findings"]["pleural effusion"]
+    known = about["findings"]["pleural effusion"]
     assert known["stated"] and known["above_majority"] > 2 * known["error"] > 0
     # every report names the side: one that the list omits is guessed, and right in a third
-    assert (
-        predictor.thresholds["side"] == about["side"]["threshold"] == pytest.approx(0.37, abs=0.1)
-    )
+    assert threshold == about["threshold"] == pytest.approx(0.37, abs=0.1)
 
 
 @pytest.mark.parametrize("per_patient", [1, 6])
 def test_a_map_no_better_than_the_majority_states_nothing(per_patient: int) -> None:
     """Also where the records of one patient, which are alike, make it look better than it is."""
-    predictor, about, *_ = fitted(known=False, per_patient=per_patient)
-    assert not predictor.maps and not predictor.thresholds
-    assert about["side"]["findings"]["pleural effusion"]["stated"] is False
+    maps, threshold, about, *_ = fitted(known=False, per_patient=per_patient)
+    assert not maps and threshold is None
+    assert about["findings"]["pleural effusion"]["stated"] is False
 
 
 def test_the_classes_of_commitments() -> None:
-    """Of affirmed and uncertain findings; the course of records with a previous report; no class
-    for two values. A kind that less than half of the reports name is not predicted."""
+    """Of affirmed and uncertain findings. A side that less than half of the reports name is not
+    predicted, nor is one that few name."""
     anchors = [
-        read_list("positive: stable mild left pleural effusion; negative: pneumothorax", KINDS),
-        read_list(
-            "positive: mild moderate edema; uncertain: new bilateral pleural effusion", KINDS
-        ),
-        *[read_list("positive: left pleural effusion, edema", KINDS)] * 60,
-        *[read_list("positive: mild edema", KINDS)] * 50,
+        read_list(text, sides=True)
+        for text in (
+            "positive: left pleural effusion; negative: pneumothorax",
+            "positive: edema; uncertain: bilateral pleural effusion",
+            "positive: pleural effusion, right pneumonia",
+            *["positive: left pleural effusion, edema"] * 60,
+            *["positive: right edema"] * 50,
+        )
     ]
-    prior = np.arange(len(anchors)) == 0
-    classes = {kind: attribute_classes(anchors, prior, kind) for kind in KINDS}
-    assert (
-        classes["side"][0][:3, EFFUSION].tolist() == [0, 2, 0]
-        and (classes["side"][0][:, EDEMA] == -1).all()
-    )
-    assert classes["severity"][0][:2, [EFFUSION, EDEMA]].tolist() == [[0, -1], [-1, -1]]
-    assert classes["course"][0][:2, EFFUSION].tolist() == [2, -1]
-    shares = [read for _, read in classes.values()]
-    assert shares == [{"pleural effusion": pytest.approx(62 / 62)}, {}, {}]
-    assert attribute_classes([Anchor()], prior[:1], "side")[1] == {}
+    classes, shares = side_classes(anchors)
+    assert classes[:4, EFFUSION].tolist() == [0, 2, -1, 0]
+    assert classes[[1, 3, -1], EDEMA].tolist() == [-1, -1, 1]
+    assert (classes[:, FINDINGS.index("pneumothorax")] == -1).all()
+    assert shares == {"pleural effusion": pytest.approx(62 / 63)}
+    assert side_classes([Anchor()])[1] == {}
 
 
-def test_attributes_of_a_record_are_predicted_by_itself() -> None:
-    """Side from the cells of the patches, course from the tokens and only with a previous report;
-    below its threshold an attribute is not stated. Its numbers survive a file."""
+def test_sides_of_a_record_are_predicted_by_itself() -> None:
+    """From the cells of the patches; below the threshold a side is not stated. The numbers survive
+    a file."""
     draw = torch.Generator().manual_seed(2)
     depths, refined = (
         torch.randn(1, 2, 64, 3, generator=draw),
         torch.randn(1, 64, 3, generator=draw),
     )
-    places, fused = cells(depths, refined, GRID)[0], torch.randn(5, 4, generator=draw)
-    maps = {
-        ("edema", "course"): (torch.randn(8, 4, generator=draw), torch.zeros(4)),
-        ("pleural effusion", "side"): (
-            torch.randn(144, 3, generator=draw),
-            torch.randn(3, generator=draw),
-        ),
-    }
-    predictor = AttributePredictor(maps, {"side": 0.0, "course": 1.01}, GRID)
+    places = cells(depths, refined, GRID)[0]
     states = torch.cat([depths[0], refined]).view(3, 4, 2, 4, 2, 3).mean((2, 4))
     torch.testing.assert_close(places, states.permute(0, 3, 1, 2).flatten())
-    expected = (
-        places @ maps["pleural effusion", "side"][0] + maps["pleural effusion", "side"][1]
-    ).softmax(-1)
-    chances = predictor(depths, refined, fused, prior=True)
-    assert [*chances.as_dict()["pleural effusion"].values()] == pytest.approx(
-        expected.tolist(), abs=6e-5
-    )
-    assert chances.as_dict()["edema"].keys() == {"new", "worse", "stable", "improved"}
-    assert "edema" not in predictor(depths, refined, fused, prior=False).chances
-    side = [*("left", "right", "bilateral")][int(expected.argmax())]
-    both = frozenset({"left", "right"} if side == "bilateral" else {side})
-    assert chances.stated() == {"pleural effusion": Attributes(side=both), "edema": Attributes()}
-    again = AttributePredictor.of_tensors(predictor.tensors())
-    assert again is not None and again(depths, refined, fused, prior=True) == chances
-    assert AttributePredictor.of_tensors({"weight": fused}) is None
+    weight, bias = torch.randn(144, 3, generator=draw), torch.randn(3, generator=draw)
+    maps = {"pleural effusion": (weight, bias), "edema": (weight * 0, torch.zeros(3))}
+    predictor = SidePredictor(maps, 0.35, GRID)
+    chances = (places @ weight + bias).softmax(-1)
+    assert chances.max() > 0.35  # all three of edema are 1/3
+    side = SIDES[("left", "right", "bilateral")[int(chances.argmax())]]
+    assert predictor(depths, refined) == {"pleural effusion": Attributes(side=side)}
+    again = SidePredictor.of_tensors(predictor.tensors())
+    assert again is not None and again(depths, refined) == predictor(depths, refined)
+    assert again.maps.keys() == maps.keys() and again.threshold == 0.35
+    assert SidePredictor.of_tensors({"weight": weight}) is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.core.anchor import Attributes
+from pacer.core.attributes import Attributes
 from pacer.core.io import hash_bytes
 from pacer.extras.certify.cards import (
     COMPARED,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pacer.core.anchor import Attributes
+from pacer.core.attributes import Attributes
 from pacer.text.rules import extract_anchor, read_attributes
 from tests.support.cases import cases, listed_cases
 from tests.support.real import real
