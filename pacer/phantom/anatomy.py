@@ -60,6 +60,8 @@ class Exposure:
     gamma: float
     # scale of the quantum noise's standard deviation, relative to the full range of brightness
     noise: float
+    # how unevenly the image is exposed, from left to right and from top to bottom
+    unevenness: tuple[float, float]
     # width of the black border: left, top, right, bottom
     collimation: tuple[float, ...]
     marker: Literal["L", "R"] | None  # the letter on the side that it names
@@ -87,13 +89,14 @@ def draw_anatomy(rng: np.random.Generator, body: dict[str, float], portable: boo
 
 def draw_exposure(rng: np.random.Generator, portable: bool) -> Exposure:
     """Draw the exposure of one radiograph; portable ones have more noise and less contrast."""
-    m = rng.uniform(-1.0, 1.0, size=6).tolist()
+    m = rng.uniform(-1.0, 1.0, size=8).tolist()
     u = rng.random(9).tolist()
     return Exposure(
         gain=1.0 + 0.14 * m[0] - 0.06 * portable,
         brightness=0.05 * m[1],
         gamma=math.exp(0.24 * m[2]),
         noise=0.010 + 0.016 * u[4] ** 2 + 0.005 * portable,
+        unevenness=(0.12 * m[6], 0.12 * m[7]),
         collimation=tuple(max(0.0, 0.24 * value - 0.15) for value in u[:4]),
         marker=(None, "L", "R")[int(3 * u[5])],
         marker_place=(u[6], u[7]),

@@ -58,13 +58,13 @@ def stripes(distance: Array, period: float, level: float) -> Array:
 def smooth_noise(rng: np.random.Generator, size: int, cells: int) -> Array:
     """Return smooth noise with ``cells`` lattice cells per side and approximately zero mean and
     unit deviation; float32 [size, size]."""
-    lattice = Image.fromarray(1.4 * rng.standard_normal((cells, cells), dtype=np.float32))
+    lattice = Image.fromarray(1.2 * rng.standard_normal((cells, cells), dtype=np.float32))
     return np.asarray(lattice.resize((size, size), Image.Resampling.BICUBIC))
 
 
 def curve(*controls: Point) -> Array:
-    """Return the Bezier curve of these control points as a polyline [16, 2 or 3]."""
-    t = np.linspace(0.0, 1.0, 16)[:, None]
+    """Return the Bezier curve of these control points as a polyline [12, 2 or 3]."""
+    t = np.linspace(0.0, 1.0, 12)[:, None]
     points = np.array(controls)[:, None]
     while len(points) > 1:
         points = (1.0 - t) * points[:-1] + t * points[1:]
@@ -220,7 +220,7 @@ class Canvas:
         density = self.skeleton() + 0.58 * self.trunk + 0.03
         density += 0.11 * ramp(self.below, 0.05) * self.thorax
         vessels = smooth_noise(self.rng, self.size, 22) * self.clear
-        texture = (0.018 + 0.05 * self.hilar) * np.clip(vessels, -1.0, 2.0)
+        texture = (0.018 + 0.04 * self.hilar) * np.clip(vessels, -1.0, 2.0)
         density += self.lung * (texture + (0.08 + 0.4 * self.anatomy.hilum) * self.hilar)
-        density += 0.018 * smooth_noise(self.rng, self.size, 5) * self.trunk
+        density += 0.016 * smooth_noise(self.rng, self.size, 5) * self.trunk
         return density + self.added - _AIR_DEPTH * self.lung * self.clear

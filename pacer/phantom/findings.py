@@ -222,14 +222,13 @@ def support_devices(view: Canvas, state: FindingState) -> None:
             ((0.38 + 0.1 * w) * s, 0.16, -0.40 + 0.30 * u),
         ],
     }
-    for device in state.devices:
-        line = [curve(*controls[device])[:, view.plane]]
-        width = 0.05 if device in ("endotracheal tube", "chest tube") else 0.034
-        view.added += (0.31 + 0.09 * u) * view.stroke(line, width)
-        view.claim(state.finding, view.stroke(line, 0.08))
+    lines = {name: curve(*controls[name])[:, view.plane] for name in state.devices}
+    for name, line in lines.items():
+        width = 0.050 if name in ("endotracheal tube", "chest tube") else 0.034
+        view.added += (0.31 + 0.09 * u) * view.stroke([line], width)
+    view.claim(state.finding, view.stroke(list(lines.values()), 0.08))
     if "pacemaker" in state.devices:
-        case = view.stroke(
-            [np.array([(0.53 * s, -0.72, box), (0.70 * s, -0.62, box)])[:, view.plane]], 0.17
-        )
+        ends = np.array([(0.53 * s, -0.72, box), (0.70 * s, -0.62, box)])
+        case = view.stroke([ends[:, view.plane]], 0.17)
         view.added += 0.32 * case
         view.claim(state.finding, case)

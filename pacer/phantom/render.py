@@ -5,6 +5,7 @@ Objects on the body use body coordinates; the print uses detector coordinates. I
 the right and y downwards, from -1 to 1.
 """
 
+import math
 import multiprocessing
 from collections.abc import Sequence
 from functools import partial
@@ -208,7 +209,7 @@ def _add_objects(canvas: Canvas, exposure: Exposure) -> None:
     if exposure.distractor == "skin fold":
         # sharp on one side and fading on the other; unlike a pleural line, it is an edge without
         # thickness
-        distance = canvas.x * np.sign(w) - 0.52 - 0.14 * u + 0.30 * v * (canvas.y - 0.1)
+        distance = canvas.x * math.copysign(1.0, w) - 0.52 - 0.14 * u + 0.30 * v * (canvas.y - 0.1)
         fade = np.clip(1.0 - distance / 0.22, 0.0, 1.0) * (distance > 0)
         canvas.added += 0.07 * fade * ramp(0.62 - np.abs(canvas.y - 0.1 - 0.1 * w), 0.2)
     elif exposure.distractor == "buttons":
@@ -221,6 +222,9 @@ def _add_objects(canvas: Canvas, exposure: Exposure) -> None:
 def _expose(image: Array, exposure: Exposure, rng: np.random.Generator) -> Array:
     """Convert brightness, about 0 to 1, to the printed radiograph, uint8 [size, size]."""
     size = len(image)
+    line = np.linspace(-1.0, 1.0, size, dtype=np.float32)
+    across, down = exposure.unevenness
+    image = image * (1.0 + across * line + down * line[:, None])
     # fewer quanta pass through dense tissue, so bright parts are noisier
     noise = rng.standard_normal((size, size), dtype=np.float32) * (0.6 + image)
     steps = (np.clip(image + exposure.noise * noise, 0.0, 1.0) * 255.0).astype(np.uint8)
