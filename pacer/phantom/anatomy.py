@@ -26,7 +26,7 @@ class Anatomy:
     lung_height: float
     heart: float
     heart_length: float
-    heart_axis: float  # how far the heart leans to its apex
+    heart_axis: float  # how far the heart leans towards its apex
     heart_place: float  # offset of the heart's centre to the left
     mediastinum: float
     diaphragm: float

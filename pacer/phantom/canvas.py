@@ -101,11 +101,11 @@ class Canvas:
         hilar: the roots of the lungs, 0 to 1.
     """
 
-    #: Distance of the findings in the lungs from the y axis, and its range.
+    #: Distance of findings in the lungs from the y axis: its middle and its range.
     column: tuple[float, float]
     #: Distance of the roots of the lungs from the y axis.
     root: float
-    #: Axes of space that the view shows; those of :func:`findings.support_devices`.
+    #: Axes that the view shows of points in space (to the left, to the back, downwards).
     plane: tuple[int, int]
     trunk: Array
     wall: Array
@@ -204,7 +204,7 @@ class Canvas:
         size = self.anatomy.heart
         state = self.study.findings.get("cardiomegaly")
         if state is not None:
-            size *= 1.20 + 0.60 * state.severity
+            size *= 1.18 + 0.58 * state.severity
         growth = size - self.anatomy.heart
         length = self.anatomy.heart_length + 0.25 * growth
         x += self.anatomy.heart_place + 0.25 * growth

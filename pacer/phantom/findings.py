@@ -57,7 +57,7 @@ def edema(view: Canvas, state: FindingState) -> None:
     wings = np.square(np.abs(view.x) - view.root - 0.05 * u)
     wings = wings / (0.055 + 0.02 * v + 0.08 * state.severity)
     haze = bump(wings + np.square(view.y - 0.12 * w) / (0.34 + 0.10 * u))
-    haze *= 0.20 + 0.64 * state.severity
+    haze *= 0.32 + 0.54 * state.severity
     view.fill(haze * (1.0 + 0.22 * smooth_noise(constants(state), view.size, 28)))
     lines = stripes(view.y - 0.1 * np.abs(view.x), 0.075 + 0.02 * w, -0.4)
     edge = ramp(0.11 + 0.04 * v - view.wall, 0.03) * ramp(view.y - 0.06 - 0.12 * u, 0.06)
@@ -156,9 +156,8 @@ def pleural_abnormality(view: Canvas, state: FindingState) -> None:
     u, v, w = state.position
     y = view.y
     extent = np.clip(1.6 - np.abs(y + 0.40 - 0.32 * u) / 0.26, 0.0, 1.0)
-    thickness = (
-        (0.09 + 0.075 * state.severity) * (1.0 + 0.28 * wave(y - v, 0.24 + 0.14 * w)) * extent
-    )
+    waves = 1.0 + 0.28 * wave(y - v, 0.24 + 0.14 * w)
+    thickness = (0.09 + 0.075 * state.severity) * waves * extent
     rim = ramp(thickness - view.wall, 0.025) * view.thorax * (extent > 0.0)
     spots = stripes(y, 0.10 + 0.05 * v, -0.4)
     for sign in view.sides(state):
@@ -184,7 +183,8 @@ def pneumothorax(view: Canvas, state: FindingState) -> None:
 def support_devices(view: Canvas, state: FindingState) -> None:
     """Thin bright lines, thick tubes, or a pacemaker with its lead.
 
-    A device is a curve in space: to the patient's left, to the back, and downwards.
+    A device is a curve in space, whose points run to the patient's left, to the back, and
+    downwards.
     """
     u, v, w = state.position
     s = view.sides(state)[0]

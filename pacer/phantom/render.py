@@ -70,10 +70,11 @@ def render(study: PhantomStudy, size: int, view: View) -> tuple[np.ndarray, dict
         drawing, exposure = Frontal(study, size), study.exposure
     else:
         drawing, exposure = Lateral(study, size), study.lateral_exposure
-    for name in study.findings:
+    visible = visible_findings(study, view)
+    for name, state in study.findings.items():
         paint = getattr(findings, name.replace(" ", "_"), None)
-        if paint is not None and name in visible_findings(study, view):
-            paint(drawing, study.findings[name])
+        if paint is not None and name in visible:
+            paint(drawing, state)
     _add_objects(drawing, exposure)
     return _expose(drawing.picture(), exposure, drawing.rng), drawing.regions
 
