@@ -44,7 +44,7 @@ def consolidation(view: Canvas, state: FindingState) -> None:
     """A dense, uniform block of lung with straight, sharp borders like those of a lobe."""
     a, b, c = constants(state).random(3).tolist()
     x, y = view.around(state)
-    half = 0.13 + 0.11 * state.severity
+    half = 0.14 + 0.11 * state.severity
     slanted = np.abs(y - view.sides(state)[0] * (0.6 * a - 0.3) * x)
     block = ramp(half - slanted, 0.025) * ramp(half + 0.08 * b - np.abs(x), 0.025)
     view.fill((0.70 + 0.10 * c + 0.08 * state.severity) * block)
