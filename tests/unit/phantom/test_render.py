@@ -17,7 +17,14 @@ from pacer.core.findings import FINDINGS
 from pacer.phantom import language
 from pacer.phantom.canvas import Canvas
 from pacer.phantom.language import contexts_of, fullest_report_of, report_of, sample_texts
-from pacer.phantom.render import VIEWS, render, render_with_masks, training_images, visible_findings
+from pacer.phantom.render import (
+    VIEWS,
+    _boxes,
+    render,
+    render_with_masks,
+    training_images,
+    visible_findings,
+)
 from pacer.phantom.tokenizer import anchor_of, phantom_tokenizer
 from pacer.phantom.wording import remarks
 from pacer.phantom.world import FINDING_PRIORS, make_world
@@ -116,16 +123,26 @@ def test_masks_are_shares_and_cover_exactly_the_visible_findings(view):
             masks = render_with_masks(study, SIZE, view, GRID)[1]
             assert masks.shape == (13, GRID, GRID) and masks.dtype == np.float32
             assert masks.min() >= 0 and masks.max() <= 1
+            for region in render(study, SIZE, view)[1].values():
+                assert region.dtype == np.float32 and region.min() >= 0 and region.max() <= 1
             shown = {name for row, name in enumerate(FINDINGS) if masks[row].max() > 0}
             assert shown == visible_findings(study, view)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_lesions_are_as_many_as_reports_say(view):
+    study = example_study("lung lesion", 3, severity=0.3)
+    state = study.findings["lung lesion"]
+    for number, draw in ((1, 0.6), (2, 0.8)):
+        shown = replace(state, position=(*state.position[:2], draw), zone="mid")
+        regions = render(replace(study, findings={"lung lesion": shown}), SIZE, view)[1]
+        assert len(_boxes(regions, view)) == number
 
 
 def test_strokes_lie_where_the_coordinates_say():
     for seed in range(30):
         study = make_world(seed, 1)[0].studies[0]
-        canvas = Canvas(
-            study, SIZE, study.anatomy.scoliosis, purpose=10, turned=study.anatomy.turned
-        )
+        canvas = Canvas(study, SIZE, study.anatomy.scoliosis, study.anatomy.turned, purpose=10)
         for x, y in ((0.4, -0.3), (-0.5, 0.5), (0.1, 0.7)):
             spot = canvas.stroke([[(x - 0.02, y), (x + 0.02, y)]], 0.04)
             assert abs((canvas.x * spot).sum() / spot.sum() - x) < 0.015
