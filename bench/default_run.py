@@ -27,6 +27,11 @@ SCORES, PREVIOUS, CORPUS, COMPARED = (
 F1 = FOLDER.with_name("default_f1.yaml")
 #: How far another processor or number of threads moves the mean F1.
 MARGIN = float(re.findall(r"\d\.\d+", SPREAD)[0])
+#: The certificate of the metrics in docs/certificate.md, and what policies gain from the reward.
+CERTIFIED, POLICIES = (FOLDER / name for name in ("certified.txt", "policies.json"))
+CERTIFY = """\
+pacer certify score cards --metric mine:overlap --metric mine:constant \\
+  --metric mine:brevity --metric exact_f1"""
 #: What docs/evaluation.md compares, and the scores that it quotes.
 COMMANDS = """\
 pacer score --references docs/examples/references.csv \\
@@ -172,6 +177,24 @@ def compared(printed: str) -> list[str]:
     return ["```bash", COMMANDS, "```", "```text", *lines, "```", ""]
 
 
+def example(certificate: Mapping[str, Any]) -> list[str]:
+    """The certificate of four metrics, and how it is made."""
+    also = "pacer certify score cards mine.csv OTHER=other.csv    # tables with id and score"
+    return ["```bash", CERTIFY, also, "```", "```text", *certificate["printed"], "```", ""]
+
+
+def policies(certificate: Mapping[str, Any]) -> list[str]:
+    """The reward of policies that do not look at the image."""
+    lines = [[name, short(gained)] for name, gained in certificate["policies"].items()]
+    return table(["Completion", "Mean reward"], lines)
+
+
+def certificate() -> dict[str, Any]:
+    """Return the first table of the certificate, line by line, and what policies gain."""
+    printed = CERTIFIED.read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
+    return {"printed": printed, "policies": read_json(POLICIES)}
+
+
 def probes(bundled: Mapping[str, Any]) -> list[str]:
     """What linear probes read from the bundled encoder, by block: mean AUROC, and that of the two
     findings that are hardest to see."""
@@ -211,11 +234,15 @@ def lists(bundled: Mapping[str, Any]) -> list[str]:
 #: KIND of a block -> its lines, from what :data:`RESULTS` returns for its NAME.
 KINDS = {
     kind.__name__: kind
-    for kind in (run, sources, size, reports, expected, compared, probes, places, lists)
+    for kind in (
+        *(run, sources, size, reports, expected, compared, example, policies),
+        *(probes, places, lists),
+    )
 }
 #: NAME of a block -> what it is made of; other names are tables of experiments.
 RESULTS = {
     "default": released,
     "bundled": bundled,
+    "certificate": certificate,
     "examples": lambda: COMPARED.read_text(encoding="utf-8"),
 }

@@ -38,7 +38,7 @@ from pacer.statistics.halves import holm
 RESULTS = Path("bench/results/studies")
 PAGES = [
     Path("README.md"),
-    *(Path("docs", f"{name}.md") for name in ("evaluation", "evidence", "phantom")),
+    *(Path("docs", f"{name}.md") for name in ("certificate", "evaluation", "evidence", "phantom")),
     Path("bench/results/seeds.md"),
 ]
 #: Scores of the reports on Open-I (bench/openi_scores.py).

@@ -21,6 +21,7 @@ import polars as pl
 from example import draw_example
 from measuring import options_of
 from phantom_picture import draw_phantom
+from policies import gains
 
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import load_params
@@ -42,8 +43,8 @@ EXAMPLES, FIGURES = Path("docs/examples"), Path("docs/figures")
 #: Reports in docs/examples, and their context.
 REPORTS, CONTEXT = 60, "mw"
 CERTIFICATE = Path("bench/results/certificate.md")
-CERTIFIED = "bleu1 bleu4 rougeL meteor cider f1 report_positive_f1 attributes exact_f1"
-CERTIFIED += " pacer:reward repetition"
+CERTIFIED = "bleu1 bleu4 rougeL meteor cider f1 report_positive_f1 exact_f1"
+CERTIFIED += " attributes_side attributes_severity attributes_course pacer:reward repetition"
 #: What the released files were made from, and their hashes.
 RELEASE = default_run.FOLDER / "release.json"
 #: Outputs of the pipeline that they are made from.
@@ -53,6 +54,7 @@ CODE = ("pacer/phantom", "pacer/text", "pacer/metrics", "pacer/extras/certify")
 FILES = (
     *(default_run.FOLDER / name for name in ("scores.json", "signature.json")),
     *(default_run.PREVIOUS, default_run.CORPUS, default_run.COMPARED, default_run.F1, FIRST),
+    *(default_run.CERTIFIED, default_run.POLICIES),
     *(EXAMPLES / f"{name}.csv" for name in ("references", "pacer", "pacer_read")),
     *(FIGURES / name for name in ("example.png", "example_narrow.png", "certificate.svg")),
     *(CERTIFICATE, croissant.OUT, Path("docs/phantom.png")),
@@ -121,6 +123,13 @@ def restore_read(repository: Repository, out: Path) -> None:
     repository.dvc("get", "--quiet", *source, "--out", str(out / "predictions"))
 
 
+def printed_by(commands: str, folder: Path) -> str:
+    """Return what commands of a page print in a folder."""
+    script = ["bash", "-euo", "pipefail", "-c", commands]
+    done = subprocess.run(script, cwd=folder, stdout=subprocess.PIPE, check=True, text=True)
+    return done.stdout
+
+
 def write_examples(read: Path) -> None:
     """Write references and reports of both ways of decoding as tables, and what comparing them
     prints."""
@@ -135,13 +144,7 @@ def write_examples(read: Path) -> None:
     ):
         table = cases.select(id="record_id", report=column)
         write_text(EXAMPLES / f"{name}.csv", table.write_csv())
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", default_run.COMMANDS],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    write_text(default_run.COMPARED, done.stdout)
+    write_text(default_run.COMPARED, printed_by(default_run.COMMANDS, Path.cwd()))
 
 
 def write_certificate(scratch: Path) -> None:
@@ -157,6 +160,10 @@ def write_certificate(scratch: Path) -> None:
     heading = CERTIFICATE.read_text(encoding="utf-8").partition("\n|")[0]
     write_text(CERTIFICATE, f"{heading}\n{(out / 'table.md').read_text(encoding='utf-8')}")
     shutil.copy(out / "certificate.svg", FIGURES)
+    # the functions of the page's example
+    page = Path("docs/certificate.md").read_text(encoding="utf-8")
+    write_text(scratch / "mine.py", page.partition("```python\n")[2].partition("```")[0])
+    write_text(default_run.CERTIFIED, printed_by(default_run.CERTIFY, scratch))
 
 
 def release(repository: Repository) -> None:
@@ -171,6 +178,7 @@ def release(repository: Repository) -> None:
     write_json(default_run.CORPUS, counts())
     write_json(FIRST, first := evidence.stored("first"))
     write_text(default_run.F1, default_run.f1_file(first))
+    write_json(default_run.POLICIES, gains())
     croissant.main()
     draw_phantom(Path("docs/phantom.png"))
     with TemporaryDirectory() as folder:
