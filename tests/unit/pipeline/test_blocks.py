@@ -28,7 +28,7 @@ def test_all_blocks_are_what_the_scripts_write() -> None:
     filled = {path for path, text in found.items() if evidence.BLOCK.search(text)}
     assert filled == {*evidence.PAGES}, "bench/evidence.py writes only the blocks of its PAGES"
     for path, text in documented_scores.written_pages().items():
-        written[path.relative_to(ROOT)] = text
+        written[path.relative_to(ROOT)] = evidence.with_tables(text)
     assert [str(path) for path, text in written.items() if text != found[path]] == [], (
         "run `python bench/evidence.py; python -m tests.support.documented_scores`"
     )
@@ -61,6 +61,12 @@ def test_released_files_are_as_they_were_written() -> None:
     assert released == {str(path): hash_file(ROOT / path) for path in release.FILES}
     first = read_json(ROOT / release.FIRST)
     assert (ROOT / default_run.F1).read_text() == default_run.f1_file(first)
+
+
+@pytest.mark.parametrize("kind", ["size", "reports"])
+def test_counts_of_the_default_corpus_are_sentences(kind: str) -> None:
+    block = f"<!-- table: default {kind} -->\n<!-- end -->\n"
+    assert len(evidence.with_tables(block)) > 100 + len(block)
 
 
 @pytest.mark.parametrize(
