@@ -173,7 +173,7 @@ def expected(first: Mapping[str, Any]) -> list[str]:
 
 def compared(printed: str) -> list[str]:
     """How two systems of docs/examples are compared, and some of the lines that this prints."""
-    lines = [line for line in printed.splitlines() if line.startswith(QUOTED)]
+    lines = [line.rstrip() for line in printed.splitlines() if line.startswith(QUOTED)]
     return ["```bash", COMMANDS, "```", "```text", *lines, "```", ""]
 
 
@@ -191,7 +191,8 @@ def policies(certificate: Mapping[str, Any]) -> list[str]:
 
 def certificate() -> dict[str, Any]:
     """Return the first table of the certificate, line by line, and what policies gain."""
-    printed = CERTIFIED.read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
+    text = CERTIFIED.read_text(encoding="utf-8").partition("\n\n")[0]
+    printed = [line.rstrip() for line in text.splitlines()]
     return {"printed": printed, "policies": read_json(POLICIES)}
 
 

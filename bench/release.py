@@ -45,6 +45,8 @@ REPORTS, CONTEXT = 60, "mw"
 CERTIFICATE = Path("bench/results/certificate.md")
 CERTIFIED = "bleu1 bleu4 rougeL meteor cider f1 report_positive_f1 exact_f1"
 CERTIFIED += " attributes_side attributes_severity attributes_course pacer:reward repetition"
+#: The report of a system that looks at nothing.
+CONSTANT = "no acute cardiopulmonary process ."
 #: What the released files were made from, and their hashes.
 RELEASE = default_run.FOLDER / "release.json"
 #: Outputs of the pipeline that they are made from.
@@ -56,7 +58,8 @@ FILES = (
     *(default_run.PREVIOUS, default_run.CORPUS, default_run.COMPARED, default_run.F1, FIRST),
     *(default_run.CERTIFIED, default_run.POLICIES),
     *(EXAMPLES / f"{name}.csv" for name in ("references", "pacer", "pacer_read")),
-    *(FIGURES / name for name in ("example.png", "example_narrow.png", "certificate.svg")),
+    *(FIGURES / name for name in ("example.png", "example_narrow.png")),
+    *(FIGURES / name for name in ("certificate.svg", "probe.svg")),
     *(CERTIFICATE, croissant.OUT, Path("docs/phantom.png")),
 )
 
@@ -166,6 +169,31 @@ def write_certificate(scratch: Path) -> None:
     write_text(default_run.CERTIFIED, printed_by(default_run.CERTIFY, scratch))
 
 
+def write_probe(scratch: Path) -> None:
+    """Draw what the default run, a copy of the previous report and a constant report use."""
+    probe, use = scratch / "probe", scratch / "use"
+    inputs = probe / "inputs.csv"
+    files = {
+        "PACER": scratch / "pacer.jsonl",
+        "copies the previous report": scratch / "copy.csv",
+        "constant": scratch / "constant.csv",
+    }
+    ours, copied, constant = files.values()
+    named = [part for item in files.items() for part in ("--reports", "{}={}".format(*item))]
+    for command in (
+        ("pacer", "export", scratch / "model"),
+        ("pacer", "probe", "make", "--limit", "30", "--out", probe),
+        ("pacer", "generate", "--model", scratch / "model", "--cases", inputs, "--out", ours),
+        (sys.executable, EXAMPLES / "copy_previous.py", inputs, copied),
+    ):
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    same = pl.read_csv(inputs, infer_schema=False).select("probe_id", report=pl.lit(CONSTANT))
+    same.write_csv(constant)
+    command = ("pacer", "probe", "score", "--probe", probe, *named, "--out", use)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    shutil.copy(use / "use.svg", FIGURES / "probe.svg")
+
+
 def release(repository: Repository) -> None:
     """Write everything from the finished runs."""
     sources = made_from(repository)
@@ -187,10 +215,12 @@ def release(repository: Repository) -> None:
             draw_example(Path(), read, FIGURES / f"{name}.png", is_narrow)
         write_examples(read)
         write_certificate(Path(folder))
+        write_probe(Path(folder))
     evidence.write_pages()
     subprocess.run([sys.executable, "-m", "tests.support.documented_scores"], check=True)
     files = {str(path): hash_file(path) for path in FILES}
     write_json(RELEASE, {"made_from": sources, "files": files})
+    print("`git diff` shows what has changed: check the sentences around it, and commit it")
 
 
 def check(repository: Repository) -> None:
