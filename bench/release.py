@@ -31,7 +31,7 @@ from pacer.core.findings import FINDINGS
 from pacer.core.io import hash_file, read_json, write_json, write_text
 from pacer.core.schemas import read_records
 from pacer.extras.studies.repository import Repository
-from pacer.extras.studies.run import finished, kept_files, plan
+from pacer.extras.studies.run import finished, plan
 from pacer.extras.studies.study import load_study
 from pacer.metrics.result import CASES
 
@@ -116,14 +116,14 @@ def counts() -> dict[str, Any]:
 
 def restore_read(repository: Repository, out: Path) -> None:
     """Write the folders ``predictions`` and ``metrics`` of the row beside the default run, with the
-    same seed."""
+    same seed, into ``out``, which exists."""
     study = load_study(Path("studies"), "first")
     found = next(
         one for one in finished(plan(study, repository), repository) if one.run.row == READ
     )
-    shutil.copytree(kept_files(repository, found), out / "metrics")
-    source = (".", "predictions", "--rev", found.commit)
-    repository.dvc("get", "--quiet", *source, "--out", str(out / "predictions"))
+    for name in ("predictions", "metrics"):
+        source = (".", name, "--rev", found.commit)
+        repository.dvc("get", "--quiet", *source, "--out", str(out / name))
 
 
 def printed_by(commands: str, folder: Path) -> str:
@@ -210,7 +210,8 @@ def release(repository: Repository) -> None:
     croissant.main()
     draw_phantom(Path("docs/phantom.png"))
     with TemporaryDirectory() as folder:
-        restore_read(repository, read := Path(folder, "read"))
+        (read := Path(folder, "read")).mkdir()
+        restore_read(repository, read)
         for name, is_narrow in (("example", False), ("example_narrow", True)):
             draw_example(Path(), read, FIGURES / f"{name}.png", is_narrow)
         write_examples(read)
