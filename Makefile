@@ -72,7 +72,7 @@ bench: ready  ## measure the building blocks on this machine (some minutes)
 gpu: ready  ## tests and measurements that need a GPU: nine minutes at most (PARTS="tests decode": these)
 	$(BIN)/python bench/gpu.py $(PARTS)
 
-release: ready  ## make the default run with three seeds, commit its dvc.lock and metrics, and write all figures, pictures and examples from it: 40 minutes on two cores; continues where it stopped
+release: ready  ## make the default run with three seeds, commit its dvc.lock and metrics, and write all figures, pictures and examples from it: half an hour to an hour on two cores; continues where it stopped
 	cmp params.yaml configs/phantom.yaml
 	$(BIN)/dvc repro
 	git diff --quiet HEAD -- dvc.lock metrics || git commit --quiet --message "The default run of this code" -- dvc.lock metrics

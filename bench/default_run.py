@@ -166,8 +166,9 @@ def expected(first: Mapping[str, Any]) -> list[str]:
     return paragraph(
         "The mean of this F1 over the four sets of sources (with or without the lateral view, with "
         f"or without the previous report) should be between {found['low']:.3f} and "
-        f"{found['high']:.3f}. We measured {', '.join(others)} and {last} with the training seeds "
-        f"{', '.join(map(str, f1))}: {fmean(f1.values()):.3f} ± {stdev(f1.values()):.3f}."
+        f"{found['high']:.3f}. With the training seeds {', '.join(map(str, f1))}, we measured "
+        f"{', '.join(others)} and {last}, on average {short(fmean(f1.values()))} (standard "
+        f"deviation {short(stdev(f1.values()))})."
     )
 
 

@@ -50,9 +50,10 @@ CONSTANT = "no acute cardiopulmonary process ."
 #: What the released files were made from, and their hashes.
 RELEASE = default_run.FOLDER / "release.json"
 #: Outputs of the pipeline that they are made from.
-OUTPUTS = ("data/source", "data/corpus", "predictions", "metrics/scores.json")
-#: What certificates depend on.
-CODE = ("pacer/phantom", "pacer/text", "pacer/metrics", "pacer/extras/certify")
+OUTPUTS = ("data/source", "data/corpus", "models/backbones", "predictions", "metrics/scores.json")
+#: The code of certificates, of the probe and of comparisons.
+CODE = ("pacer/extras/certify", "pacer/extras/probe", "pacer/metrics", "pacer/phantom")
+CODE += ("pacer/statistics", "pacer/text")
 FILES = (
     *(default_run.FOLDER / name for name in ("scores.json", "signature.json")),
     *(default_run.PREVIOUS, default_run.CORPUS, default_run.COMPARED, default_run.F1, FIRST),
