@@ -228,13 +228,18 @@ def release(repository: Repository) -> None:
 def check(repository: Repository) -> None:
     """Raise a DataError unless the released files are of this code, and as they were written."""
     released, now = read_json(RELEASE), made_from(repository)
-    old = [kind for kind, value in now.items() if released["made_from"][kind] != value]
-    changed = [str(path) for path in FILES if released["files"].get(str(path)) != hash_file(path)]
-    if old or changed:
-        raise DataError(
-            f"run `make release`: {', '.join(old) or 'nothing'} of {RELEASE} differ from now, and "
-            f"{', '.join(changed) or 'no file'} was changed since"
-        )
+    problems = [
+        f"{kind} in {RELEASE} are not those of now"
+        for kind, value in now.items()
+        if released["made_from"][kind] != value
+    ]
+    problems += [
+        f"{path} is not as it was written"
+        for path in FILES
+        if released["files"].get(str(path)) != hash_file(path)
+    ]
+    if problems:
+        raise DataError(f"run `make release`: {'; '.join(problems)}")
 
 
 def main() -> None:

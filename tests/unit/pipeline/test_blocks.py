@@ -58,7 +58,8 @@ def test_scores_and_signature_of_the_released_run_belong_together() -> None:
 
 def test_released_files_are_as_they_were_written() -> None:
     released = read_json(ROOT / release.RELEASE)["files"]
-    assert released == {str(path): hash_file(ROOT / path) for path in release.FILES}
+    found = {str(path): hash_file(ROOT / path) for path in release.FILES}
+    assert released == found, "only `make release` writes them"
     first = read_json(ROOT / release.FIRST)
     assert (ROOT / default_run.F1).read_text() == default_run.f1_file(first)
 
