@@ -1,11 +1,10 @@
-"""The tables in README.md, in pages of docs and in two files of bench/results.
+"""Figures in README.md, in pages of docs and in a file of bench/results.
 
     pacer study run worlds; python bench/evidence.py worlds   # bench/results/studies/worlds.json
-    dvc repro; python bench/evidence.py default               # bench/results/default/previous.json
-    python bench/evidence.py                                  # the tables, from them
+    python bench/evidence.py                                  # the blocks, from such files
 
-A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``: NAME is a table of
-experiments, or ``default`` for the released run; KIND is a function of :data:`KINDS`.
+A page has a table or sentences between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``: NAME is
+a table of experiments, or one of ``default_run.RESULTS``; KIND is a function of :data:`KINDS`.
 """
 
 import re
@@ -16,12 +15,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import default_run
 import numpy as np
 import polars as pl
-from measuring import options_of, table
+from measuring import options_of, short, table
 
 from pacer.core.attributes import KINDS as ATTRIBUTES
-from pacer.core.contexts import CONTEXTS
 from pacer.core.exchange import exchange
 from pacer.core.io import read_json, write_json
 from pacer.extras.studies.repository import Repository
@@ -39,13 +38,9 @@ from pacer.statistics.halves import holm
 RESULTS = Path("bench/results/studies")
 PAGES = [
     Path("README.md"),
-    *(Path("docs", f"{name}.md") for name in ("evidence", "results", "phantom")),
+    *(Path("docs", f"{name}.md") for name in ("certificate", "evaluation", "evidence", "phantom")),
     Path("bench/results/seeds.md"),
 ]
-#: Scores of the released default run, which `make release` copies there.
-DEFAULT = Path("bench/results/default/scores.json")
-#: Its scores of the previous report.
-DEFAULT_PREVIOUS = DEFAULT.with_name("previous.json")
 #: Scores of the reports on Open-I (bench/openi_scores.py).
 OPENI = Path("bench/results/openi/scores.json")
 BLOCK = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -64,20 +59,6 @@ PREVIOUS = {
 }
 #: F1 of reports for the references' own lists; mean F1 against a generated corpus's truth.
 GIVEN, TRUTH, UNFOUNDED = "gold_list_f1", "truth", "unfounded_prior_wording_rate"
-#: Scores of the default run, with their names in its table.
-SOURCES = {
-    "f1": "F1",
-    "report_positive_f1": "F1 of affirmed findings, reports",
-    "anchor_positive_f1": "F1 of affirmed findings, generated lists",
-    "read_f1": "F1 of affirmed findings, predicted lists (`read`)",
-    "prior_f1_without": "F1 of affirmed findings, reports without the previous report",
-    "prior_f1_united": "the same, with the findings of the previous report added",
-    "persisting_stated": "Persisting findings that reports state",
-    "persisting_stated_without": "the same, without the previous report",
-    "gone_stated": "Findings that are gone, but that reports state",
-    "gone_stated_without": "the same, without the previous report",
-    "contradiction_rate": "Reports that contradict their list",
-}
 #: Scores that are stored beside the table's own.
 STORED = ("f1", UNFOUNDED, "gate")
 
@@ -117,9 +98,10 @@ def stored(name: str) -> dict[str, Any]:
         for metric, of_metric in compare_rows(study, runs)[0].items()
         for label, one in of_metric.items()
     ]
-    bases = [f"{run.commit}^" for run in finished(plan(study, repository), repository)]
-    commits = {repository.git("rev-parse", "--short=8", base).strip() for base in bases}
+    made = [*finished(plan(study, repository), repository)]
+    commits = {repository.git("rev-parse", "--short=8", f"{run.commit}^").strip() for run in made}
     about = {"study": name, "title": study.title, "commits": sorted(commits)}
+    about |= {"runs": [run.name for run in made]}
     return {**about, "rows": rows, "differences": differences}
 
 
@@ -183,11 +165,6 @@ def sums_of(cases: pl.DataFrame) -> np.ndarray:
     return attribute_counts(compared(reference, report), len(cases)).sum(axis=0)
 
 
-def short(value: float, decimals: int = 3, sign: str = "") -> str:
-    """Format a figure with a minus sign instead of a hyphen."""
-    return f"{value:{sign}.{decimals}f}".replace("-", "−")
-
-
 def interval(low: float | None, high: float | None) -> str:
     """Format an interval in brackets; empty if there is none."""
     if low is None or high is None:
@@ -218,19 +195,24 @@ def present(result: Stored, keys: Sequence[str]) -> dict[str, str]:
     return {key: score_of(key).column for key in keys if key in known}
 
 
+def made_at(result: Stored) -> list[str]:
+    """Say which commit the runs of a table are of."""
+    return [f"All runs on generated data are of commit {' and '.join(result['commits'])}.", ""]
+
+
 def rows(result: Stored) -> list[str]:
     """Means of each row over its replicates, ± standard deviation."""
     return score_rows(result, present(result, ROWS))
 
 
 def seeds(result: Stored) -> list[str]:
-    """Scores of each replicate."""
+    """Scores of each replicate, and their commit."""
     keys = present(result, SEEDS)
     cells = [
         [name, *(", ".join(map(short, row[MEAN][key].values())) for key in keys)]
         for name, row in result["rows"].items()
     ]
-    return table(["Row", *keys.values()], cells)
+    return [*table(["Row", *keys.values()], cells), *made_at(result)]
 
 
 def mark(result: Stored, one: Mapping[str, Any]) -> str:
@@ -347,7 +329,8 @@ def radiographs(_: Stored) -> list[str]:
 
 
 def components(result: Stored) -> list[str]:
-    """F1 of each row that Open-I has too, its planned difference, and its F1 on Open-I."""
+    """F1 of each row that Open-I has too, its planned difference, its F1 on Open-I, and the
+    commit."""
     first, lines = next(iter(result["rows"])), []
     planned = [[*label.split(" − "), text] for label, text in tested(result, "f1").items()]
     for name, row in result["rows"].items():
@@ -361,27 +344,7 @@ def components(result: Stored) -> list[str]:
             own, denied = (mean_of(row[MEAN].get(key)) for key in ("f1", "report_negative_f1"))
             lines.append([name, own, beside, denied, f"{real} ({chance})"])
     heads = ["Row", "F1", f"Difference from {first} (95% interval)", "F1, denied findings"]
-    return table([*heads, "Open-I, F1 (chance)"], lines)
-
-
-def sources(scores: Stored) -> list[str]:
-    """What the reports of the default run take from their sources, by context."""
-    columns = [*(context for context in CONTEXTS if context in scores), MEAN]
-    lines = [
-        [
-            name,
-            *(
-                "" if (value := scores[column].get(key)) is None else short(value)
-                for column in columns
-            ),
-        ]
-        for key, name in SOURCES.items()
-    ]
-    truth = scores["truth"]
-    lines.append(["F1 against the truth", *(short(truth[f"{column}_f1"]) for column in columns)])
-    another = [scores["controls"]["another_patient"][column]["f1"] for column in columns[:-1]]
-    lines.append(["F1 with another patient's sources", *map(short, another), short(fmean(another))])
-    return table(["", *(f"`{column}`" for column in columns[:-1]), "Mean"], lines)
+    return [*table([*heads, "Open-I, F1 (chance)"], lines), *made_at(result)]
 
 
 KINDS = {
@@ -394,38 +357,37 @@ KINDS = {
         previous,
         attributes,
         components,
-        sources,
+        radiographs,
     )
-} | {"radiographs": radiographs}
+} | default_run.KINDS
+
+
+def result_of(name: str) -> Any:
+    """Return what the blocks of a NAME are made of."""
+    sources = default_run.RESULTS | {"openi": dict}  # `radiographs` reads a file of its own
+    return sources[name]() if name in sources else read_json(RESULTS / f"{name}.json")
 
 
 def with_tables(page: str) -> str:
-    """Return a page with all its tables as the committed files give them."""
+    """Return a page with all its blocks as the committed files give them."""
 
     def written(block: re.Match[str]) -> str:
-        if block[2] == "default":
-            result = read_json(DEFAULT)
-            for context, of_previous in read_json(DEFAULT_PREVIOUS).items():
-                result[context] |= of_previous
-        elif block[3] == "radiographs":
-            result = {}
-        else:
-            result = read_json(RESULTS / f"{block[2]}.json")
-        return block[1] + "\n".join(KINDS[block[3]](result)) + block[4]
+        return block[1] + "\n".join(KINDS[block[3]](result_of(block[2]))) + block[4]
 
     return BLOCK.sub(written, page)
 
 
+def write_pages() -> None:
+    for page in PAGES:
+        page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
 def main() -> None:
     for name in options_of(__doc__, studies={"nargs": "*"}).studies:
-        if name == "default":
-            write_json(DEFAULT_PREVIOUS, previous_scores(pl.read_parquet(Path("metrics") / CASES)))
-            continue
         result = stored(name)
         write_json(RESULTS / f"{name}.json", result)
         print(name, *result["commits"])
-    for page in PAGES:
-        page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
+    write_pages()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,8 @@
 """README's picture: one study, once with the frontal view alone and once with all sources, with the
 reports that two ways of decoding write for it.
 
-    mkdir default; cp -r predictions metrics default    # in the folder of a finished default run
-    dvc exp run -S decode.commitment=read -S decode.select=agreement
-    python bench/example.py default docs/figures/example.png
-    python bench/example.py default docs/figures/example_narrow.png --narrow    # for a small screen
-
-The study is not chosen by how well its reports are: :func:`chosen_study` has the rule.
+`make release` draws it (bench/release.py). The study is not chosen by how well its reports are:
+:func:`chosen_study` has the rule.
 """
 
 import base64
@@ -21,7 +17,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import Bbox
-from measuring import options_of
 from PIL import Image
 
 from pacer.config import load_params
@@ -321,20 +316,13 @@ class Picture:
         self._figure.savefig(out, bbox_inches=box)
 
 
-def main() -> None:
-    options = options_of(
-        __doc__,
-        default_run={
-            "type": Path,
-            "help": "folder with predictions and metrics of the default run",
-        },
-        out={"type": Path},
-        narrow={"action": "store_true", "default": False, "help": "for a small screen"},
-    )
+def draw_example(default: Path, read: Path, out: Path, is_narrow: bool) -> None:
+    """Draw the picture from the folders ``predictions`` and ``metrics`` below ``default``, of the
+    default run, and below ``read``, of the other way of decoding."""
     data = [Path("data") / name for name in ("corpus", "anchors", "emphasis", "pictures")]
     both = [
         read_results(*data, folder / "predictions", folder / "metrics", load_params())
-        for folder in (Path(), options.default_run)
+        for folder in (read, default)
     ]
     study = chosen_study(both[1])
     titles = (
@@ -344,15 +332,10 @@ def main() -> None:
     ways = [way_of(*title, results, study) for title, results in zip(titles, both, strict=True)]
     colours: Collection[str] = LEGEND.values()
     for _ in range(2):  # the second time, the legend has only the colours in use
-        picture = Picture(options.narrow)
+        picture = Picture(is_narrow)
         picture.legend(colours)
         picture.colours.clear()
         for context in DRAWN:
             picture.context(context, ways)
         colours = picture.colours
-    picture.save(options.out)
-    print(f"study {study}")
-
-
-if __name__ == "__main__":
-    main()
+    picture.save(out)

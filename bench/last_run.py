@@ -1,4 +1,4 @@
-"""Print which run the scores are of, and whether its mean F1 is in the range of earlier runs of the
+"""Print which run the scores are of, and whether its mean F1 is in the expected range of the
 default profile, if no parameters other than `train.seed` differ from it."""
 
 from pathlib import Path
@@ -19,10 +19,11 @@ def main() -> None:
     if parameters.get("profile") == seen["profile"] and not parameters["changed"]:
         low, high = seen["low"], seen["high"]
         f1 = scores["mean"]["f1"]
-        place = "matches" if low <= round(f1, 3) <= high else "is below" if f1 < low else "is above"
+        place = "in" if low <= round(f1, 3) <= high else "below" if f1 < low else "above"
         print(
-            f"mean F1 {f1:.3f}, seed {parameters['seed']}, {place} earlier runs of this profile: "
-            f"{low:.3f} to {high:.3f}, seeds {', '.join(map(str, seen['seeds']))}"
+            f"mean F1 {f1:.3f}, seed {parameters['seed']}, is {place} the expected range of this "
+            f"profile: {low:.3f} to {high:.3f}, from runs with the seeds "
+            f"{', '.join(map(str, seen['f1']))}"
         )
 
 

@@ -33,6 +33,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], "|---|" + "---:|" * (len(header) - 1), *lines[1:], ""]
 
 
+def short(value: float, decimals: int = 3, sign: str = "") -> str:
+    """Format a figure with a minus sign instead of a hyphen."""
+    return f"{value:{sign}.{decimals}f}".replace("-", "−")
+
+
 def options_of(doc: str | None, **arguments: dict[str, Any]) -> argparse.Namespace:
     """Parse the command line; a name without ``default`` is a position. ``doc`` is the help."""
     formatter = argparse.RawDescriptionHelpFormatter

@@ -38,11 +38,10 @@ from pacer.tables.ids import check_pairs
 _STANDIN = (
     "F1 uses a stand-in for CheXbert: compare it only between these runs, not with published F1"
 )
-#: Note on two runs of one training each. The range of F1 over three seeds is that of
-#: ``bench/results/seeds.md``.
+#: Note on two runs of one training each; ``bench/results/seeds.md`` has F1 by seed.
 _SEEDS = (
-    "each system is one training run, and intervals and p do not cover other training seeds; on "
-    "the default dataset, three seeds differ by up to 0.045 in F1"
+    "each system is one training run, and intervals and p do not cover other training seeds, "
+    "which move F1 by some hundredths on the default dataset"
 )
 #: Packages of the labeller, whose versions do not matter without one.
 _OF_LABELLER = ("torch", "transformers", "tokenizers")

@@ -7,12 +7,14 @@ from pathlib import Path
 import last_run
 import pytest
 
+from pacer.config.strict import read_mapping
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file, hash_json, write_json
 from pacer.metrics.runs import SPREAD, describe_run, record_run
 
 ROOT = Path(__file__).parents[3]
 MICRO = {"profile": "micro", "seed": 42, "changed": {}}
+SEEN = read_mapping(ROOT / "bench/results/default_f1.yaml")
 
 
 def write_scores(folder: Path, parameters: dict | None, f1: float = 0.7) -> None:
@@ -86,13 +88,13 @@ def test_scores_of_an_earlier_version_have_no_parameters(metrics: Path) -> None:
 @pytest.mark.parametrize(
     ("f1", "changed", "place"),
     [
-        (0.698, {}, "matches"),
-        (0.6, {}, "is below"),
-        (0.8, {}, "is above"),
-        (0.698, {"lora.rank": 4}, None),
+        (SEEN["low"], {}, "in"),
+        (SEEN["low"] - 0.01, {}, "below"),
+        (SEEN["high"] + 0.01, {}, "above"),
+        (SEEN["high"], {"lora.rank": 4}, None),
     ],
 )
-def test_the_last_run_is_compared_with_earlier_runs_of_its_profile(
+def test_the_last_run_is_compared_with_the_expected_range_of_its_profile(
     f1: float,
     changed: dict,
     place: str | None,
@@ -109,9 +111,9 @@ def test_the_last_run_is_compared_with_earlier_runs_of_its_profile(
     last_run.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("profile phantom, seed 43") and lines[1].endswith(SPREAD)
-    assert [f"mean F1 {f1:.3f}, seed 43, {place} earlier" in line for line in lines[2:]] == (
-        [True] if place else []
-    )
+    assert [
+        f"mean F1 {f1:.3f}, seed 43, is {place} the expected" in line for line in lines[2:]
+    ] == ([True] if place else [])
 
 
 def test_the_pages_say_the_same_about_two_runs() -> None:
