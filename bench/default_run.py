@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import rates
 from measuring import short, table
 
 from pacer.config.backbones import CARD
@@ -240,11 +241,12 @@ KINDS = {
         *(run, sources, size, reports, expected, compared, example, policies),
         *(probes, places, lists),
     )
-}
+} | {"rates": rates.beside}
 #: NAME of a block -> what it is made of; other names are tables of experiments.
 RESULTS = {
     "default": released,
     "bundled": bundled,
     "certificate": certificate,
     "examples": lambda: COMPARED.read_text(encoding="utf-8"),
+    "phantom": lambda: read_json(rates.MEASURED),
 }

@@ -10,13 +10,13 @@ examination has as its previous report.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
-from measuring import options_of
+from measuring import options_of, table
 from ruamel.yaml import YAML
 
 from pacer.core.findings import FINDINGS
@@ -43,7 +43,7 @@ class Rates(NamedTuple):
     copied_f1: float  # micro-F1 of the previous report, taken as the report
 
 
-def sources() -> dict[str, dict[str, float]]:
+def sources() -> dict[str, Any]:
     """Return ``rates.yaml``."""
     return YAML(typ="safe").load(SOURCES)
 
@@ -81,6 +81,25 @@ def phantom_rates(seed: int = SEED, patients: int = PATIENTS) -> Rates:
             for patient in world
         ]
     )
+
+
+def beside(measured: Mapping[str, Any]) -> list[str]:
+    """Return the table of the phantom's rates beside those of real reports, from what
+    :data:`MEASURED` holds."""
+    known, ours, openi = sources(), measured["phantom"], measured["openi"]
+    lines = []
+    for finding in FINDINGS:
+        rates = known["findings"][finding]
+        affirmed = ours["affirmed"][finding], openi["affirmed"][finding]
+        again = rates["again"], rates["target"], ours["again"][finding]
+        shares = *affirmed, rates["padchest"], rates["mimic"], *again
+        lines.append([finding, *(f"{share:.2f}" for share in shares)])
+    none = ours["none"], openi["none"], *(known["none"][name] for name in ("padchest", "mimic"))
+    lines.append(["none of them", *(f"{share:.2f}" for share in none), "", "", ""])
+    copied = f"{known['copied_f1']['padchest']:.2f}", "", f"{ours['copied_f1']:.2f}"
+    lines.append(["F1 of the previous report", "", "", "", "", *copied])
+    heads = "Phantom", "Open-I", "PadChest", "MIMIC-CXR"
+    return table(["", *heads, "Again: PadChest", "planned", "phantom"], lines)
 
 
 def main() -> None:

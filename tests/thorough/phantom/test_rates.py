@@ -24,6 +24,6 @@ def test_three_in_ten_reports_affirm_nothing(measured) -> None:
 @pytest.mark.parametrize("finding", FINDINGS)
 def test_findings_are_named_again_as_often_as_planned(measured, finding) -> None:
     share, pairs = measured.again[finding], measured.pairs[finding]
-    planned = rates.sources()[finding]
+    planned = rates.sources()["findings"][finding]
     assert planned["again"] <= planned["target"] <= planned["again"] + 0.15
     assert abs(share - planned["target"]) <= max(0.05, 2 * sqrt(share * (1 - share) / pairs))
