@@ -99,14 +99,14 @@ class Anchor:
         )
 
     @classmethod
-    def of_lists(cls, lists: Mapping[str, Sequence[str]]) -> Anchor:
+    def of_lists(cls, lists: Mapping[str, Sequence[str]], sides: bool = True) -> Anchor:
         """Return the commitment of a row of ``anchors.parquet`` or of a prediction, with the sides
-        in ``attributes``. Raises the ValueErrors of the class; a word that is no side counts as
-        part of the finding's name."""
-        named = map(split_side, lists.get("attributes") or ())
-        sides = {finding: Attributes(side=side) for side, finding in named}
+        in ``attributes``, or without any ``sides``. Raises the ValueErrors of the class; a word
+        that is no side counts as part of the finding's name."""
+        named = map(split_side, (sides and lists.get("attributes")) or ())
+        attributes = {finding: Attributes(side=side) for side, finding in named}
         anchor = cls.of(**{name: lists.get(name) or () for name in POLARITIES})
-        return replace(anchor, attributes=sides).with_sides(sides)
+        return replace(anchor, attributes=attributes).with_sides(attributes)
 
     def described(self, attributes: Mapping[str, Attributes]) -> Anchor:
         """Return the commitment with other ``attributes``: those of findings that it affirms or

@@ -253,8 +253,7 @@ class Result(Displayed):
     frontal: Routing
     #: Routing of the lateral image; None without one.
     lateral: Routing | None
-    #: Probability of each finding, predicted from the sources; None without the stage
-    #: ``findings``.
+    #: Probability of each finding, predicted from the sources; None without a list predictor.
     probabilities: Probabilities | None = None
     #: Whether a person set ``commitment``.
     given: bool = False

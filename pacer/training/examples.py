@@ -134,6 +134,7 @@ class Examples:
         self.tokenizer = tokenizer
         self.features = features
         self.prompt = specification.prompt
+        self.sides = specification.sides
         self.num_queries = specification.interface.num_queries
         self.builder = TrajectoryBuilder(tokenizer, specification.trajectory.report_tokens)
         self._built = lru_cache(_SEQUENCES_KEPT)(self._build)
@@ -172,7 +173,7 @@ class Examples:
     def _build(self, row: int, commit: bool) -> TokenSequence:
         record = self.table.row(row)
         prompt = self._prompt(record, commit)
-        commitment = render_anchor(Anchor.of_lists(record)) if commit else None
+        commitment = render_anchor(Anchor.of_lists(record, self.sides)) if commit else None
         return TokenSequence(
             prompt.prefix(self.tokenizer.bos_token_id, self.num_queries),
             prompt.visual_start,

@@ -32,7 +32,7 @@ def reporter(exported: Path) -> Reporter:
 
 
 #: The findings whose sides the model of :func:`described` reads.
-READ = ("lung opacity", "pleural effusion")
+READ = ("lung opacity", "pleural effusion", "pneumonia")
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from pacer.core.anchor import DESCRIBED, POLARITIES, Anchor
+from pacer.core.anchor import POLARITIES, Anchor
 from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
 from pacer.core.findings import FINDINGS
@@ -88,8 +88,9 @@ def fit_list_predictor(
             f"{patients}; see corpus.split"
         )
     device = compute_device()
-    columns = [*POLARITIES, *DESCRIBED] if read_record(checkpoint).model.sides else POLARITIES
-    commitments = [Anchor.of_lists(row) for row in train.select(columns).iter_rows(named=True)]
+    has_sides = read_record(checkpoint).model.sides
+    lists = train.select(anchors.drop("record_id").columns)
+    commitments = [Anchor.of_lists(row, has_sides) for row in lists.iter_rows(named=True)]
     named = np.flatnonzero([bool(commitment.attributes) for commitment in commitments])
     stride = max(1, math.ceil(len(named) / MAX_FIT_RECORDS))
     named = named[::stride]

@@ -80,6 +80,7 @@ def test_sides_are_written_and_read(anchor: Anchor) -> None:
     text = render_anchor(anchor)
     assert text == render_anchor(sided) == render_anchor(parse_anchor(text, sides=True))
     assert Anchor.of_lists(sided.as_dict()) == sided
+    assert Anchor.of_lists(sided.as_dict(), sides=False) == sided.described({})
     for finding, known in anchor.attributes.items():
         assert sided.attributes.get(finding, Attributes()) == known.only(["side"])
     bare = parse_anchor(text)
