@@ -102,16 +102,17 @@ def beside(measured: Mapping[str, Any]) -> list[str]:
     return table(["", *heads, "Again: PadChest", "planned", "phantom"], lines)
 
 
-def main() -> None:
-    about = {"type": Path, "default": None, "help": "records.parquet of Open-I's whole reports"}
-    options = options_of(__doc__, openi=about)
+def measure(openi: Path | None = None) -> None:
+    """Write :data:`MEASURED`: the rates of the phantom and, from the records of its reports, of
+    Open-I, which are kept otherwise."""
     measured = read_json(MEASURED) if MEASURED.exists() else {}
     measured["phantom"] = phantom_rates()._asdict()
-    if options.openi:
-        records = pl.read_parquet(options.openi).unique("study_id", maintain_order=True)
+    if openi is not None:
+        records = pl.read_parquet(openi).unique("study_id", maintain_order=True)
         measured["openi"] = rates([[affirmed_in(text)] for text in records["report_raw"]])._asdict()
     write_json(MEASURED, measured)
 
 
 if __name__ == "__main__":
-    main()
+    about = {"type": Path, "default": None, "help": "records.parquet of Open-I's whole reports"}
+    measure(options_of(__doc__, openi=about).openi)

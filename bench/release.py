@@ -18,6 +18,7 @@ import croissant
 import default_run
 import evidence
 import polars as pl
+import rates
 from example import draw_example
 from measuring import options_of
 from phantom_picture import draw_phantom
@@ -62,7 +63,7 @@ FILES = (
     *(EXAMPLES / f"{name}.csv" for name in ("references", "pacer", "pacer_read")),
     *(FIGURES / name for name in ("example.png", "example_narrow.png")),
     *(FIGURES / name for name in ("certificate.svg", "probe.svg")),
-    *(CERTIFICATE, croissant.OUT, Path("docs/phantom.png")),
+    *(CERTIFICATE, croissant.OUT, rates.MEASURED, Path("docs/phantom.png")),
 )
 
 
@@ -211,6 +212,7 @@ def release(repository: Repository) -> None:
     write_json(FIRST, first := evidence.stored("first"))
     write_text(default_run.F1, default_run.f1_file(first))
     write_json(default_run.POLICIES, gains())
+    rates.measure()
     croissant.main()
     draw_phantom(Path("docs/phantom.png"))
     with TemporaryDirectory() as folder:
