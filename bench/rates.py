@@ -99,7 +99,7 @@ def beside(measured: Mapping[str, Any]) -> list[str]:
     copied = f"{known['copied_f1']['padchest']:.2f}", "", f"{ours['copied_f1']:.2f}"
     lines.append(["F1 of the previous report", "", "", "", "", *copied])
     heads = "Phantom", "Open-I", "PadChest", "MIMIC-CXR"
-    return table(["", *heads, "Again: PadChest", "planned", "phantom"], lines)
+    return table(["", *heads, "Repeated: PadChest", "target", "phantom"], lines)
 
 
 def measure(openi: Path | None = None) -> None:

@@ -16,6 +16,9 @@ from pacer.core.io import yaml_beside
 _TRAITS: dict[str, list[float]] = yaml_beside(__file__, "anatomy.yaml")
 
 Distractor = Literal["skin fold", "buttons"]
+_DISTRACTORS: tuple[Distractor, ...] = ("skin fold", "buttons")
+#: Share of radiographs with each of them.
+_DISTRACTED = 0.23
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,6 @@ def draw_exposure(rng: np.random.Generator, portable: bool) -> Exposure:
         collimation=tuple(max(0.0, 0.24 * value - 0.15) for value in u[:4]),
         marker=(None, "L", "R")[int(3 * u[5])],
         marker_place=(u[6], u[7]),
-        distractor={0: "skin fold", 1: "buttons"}.get(int(u[8] / 0.23)),
+        distractor=dict(enumerate(_DISTRACTORS)).get(int(u[8] / _DISTRACTED)),
         distractor_place=(m[3], m[4], m[5]),
     )
