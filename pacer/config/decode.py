@@ -25,7 +25,7 @@ class Decode(Strict):
     limit: Positive | None
     commitment: Literal["generated", "read"] = "generated"
     list_bias: NaturalFloat = 0.0
-    threshold: ProperFraction = 0.4
+    threshold: ProperFraction = 0.3
     select: Literal["score", "agreement"] = "score"
     candidates: Beams = 8
     num_beams: Beams

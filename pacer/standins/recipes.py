@@ -35,7 +35,7 @@ _SMALL = {
     "vision": Recipe(96, BLOCKS, 4, 0, 4000, 32, 550, 1.5e-3),
     "language": Recipe(128, 4, 4, VOCABULARY, 12_000, 16, 3200, 3e-3),
     "chexbert": Recipe(128, 3, 4, 800, 6000, 8, 1100, 1e-3),
-    "text": Recipe(96, 2, 4, 800, 6000, 8, 3000, 1.5e-3),
+    "text": Recipe(96, 2, 4, 800, 8000, 8, 4000, 1.5e-3),
 }
 #: A few steps, which only show that the stages work together.
 _TINY = {
