@@ -68,9 +68,9 @@ Word = tuple[str, str | None]
 
 def chosen_study(results: Results) -> str:
     """Return the first study, in the order of the test records, that was decoded in all four
-    contexts and whose references affirm one finding only where the lateral view is given and
-    another only where the previous report is, and compare with an earlier study only there. Raises
-    a DataError if there is none."""
+    contexts, whose references all affirm some finding, affirm another one only where the lateral
+    view or only where the previous report is given, and compare with an earlier study only where it
+    is. Raises a DataError if there is none."""
     for study, rows in results.scored.cases.rows_by_key(
         "study_id", named=True, include_key=True
     ).items():
@@ -79,7 +79,7 @@ def chosen_study(results: Results) -> str:
         if len(found) == len(CONTEXTS) and compares == {"sw", "mw"}:
             only_lateral = (found["mn"] & found["mw"]) - found["sn"] - found["sw"]
             only_prior = (found["sw"] & found["mw"]) - found["sn"] - found["mn"]
-            if only_lateral and only_prior:
+            if set.intersection(*found.values()) and (only_lateral or only_prior):
                 return study
     raise DataError("no study of this run has references that differ as the picture needs")
 
