@@ -26,7 +26,7 @@ from pacer.phantom.world import make_world
 from pacer.text.rules import extract_anchor
 
 #: Rates of real reports, and ours.
-SOURCES = Path(__file__).with_name("results") / "rates.yaml"
+SOURCES = Path("bench/results/rates.yaml")
 MEASURED = SOURCES.with_suffix(".json")
 #: Seed of a world that no corpus and no stand-in uses, and its patients.
 SEED, PATIENTS = 134, 10_000
